@@ -1,0 +1,2 @@
+//! sparkctl
+pub mod profile;

@@ -1,0 +1,62 @@
+//! Durations as people write them in a profile: `45m`, `90s`, `1h30m`. No fractions, no bare numbers.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&write(*value))
+}
+
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+}
+
+/// The shortest way to write whole seconds.
+pub(super) fn write(value: Duration) -> String {
+    let seconds = value.as_secs();
+    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let text: String = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
+    if text.is_empty() { "0s".to_owned() } else { text }
+}
+
+/// Hours, minutes and seconds in this order, each at most once.
+pub(super) fn parse(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is not a duration: write it like `45m`, `90s` or `1h30m`");
+    let mut rest = text;
+    let mut total: u64 = 0;
+    for (unit, seconds) in [('h', 3600), ('m', 60), ('s', 1)] {
+        if let Some((number, after)) = rest.split_once(unit) {
+            let number: u32 = number.parse().map_err(|_| wrong())?;
+            total += u64::from(number) * seconds;
+            rest = after;
+        }
+    }
+    if !rest.is_empty() || text.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Duration::from_secs(total))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_people_write_and_nothing_else() {
+        for (text, seconds) in [("45m", 2700), ("90s", 90), ("1h30m", 5400), ("0s", 0), ("2h5s", 7205)] {
+            assert_eq!(parse(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "45", "m", "1.5h", "-3s", "30m1h", "5 m", "10ms", "1d"] {
+            assert!(parse(text).is_err(), "{text:?} was read");
+        }
+    }
+
+    #[test]
+    fn writes_what_it_reads() {
+        for seconds in [0, 1, 59, 60, 61, 3600, 3661, 86_400] {
+            let value = Duration::from_secs(seconds);
+            assert_eq!(parse(&write(value)), Ok(value));
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The profile: what to serve and where, as a person writes it.
+//!
+//! Every field, its default and its documentation stand here and only here; the annotated example
+//! in `examples/` is tested against them. Names are neutral: how an engine spells its own flags is
+//! the business of `engine`. The types are strict: an unknown key is an error. Reading YAML,
+//! places in the file and snippets are `config`'s; what can be wrong beyond types is `validate`'s.
+
+mod duration;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+pub use validate::{Problem, validate};
+
+/// A deployment: one model, on the nodes of one cluster, served at one port.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// The version of this file's format: 1.
+    pub version: FormatVersion,
+    /// Name of the deployment; also in the names of its containers.
+    pub name: DeploymentName,
+    /// The nodes and how to reach them.
+    pub cluster: Cluster,
+    /// The weights.
+    pub model: Model,
+    /// The engine's container image.
+    pub image: Image,
+    /// The engine and what it is told.
+    pub engine: Engine,
+    /// Where the answers are served.
+    pub serve: Serve,
+    /// How long the engine may take to become ready.
+    #[serde(default)]
+    pub ready: Ready,
+    /// What has to be answered rightly before a deploy counts as done.
+    #[serde(default)]
+    pub verify: Verify,
+    /// The short benchmark after a deploy.
+    #[serde(default)]
+    pub bench: Bench,
+    /// What happens when a deploy fails: `restore` brings the release before it back, `keep` leaves
+    /// the failed containers as they are.
+    #[serde(default)]
+    pub on_failure: OnFailure,
+}
+
+impl Profile {
+    /// The first node: rank 0, where the endpoint is.
+    pub fn head(&self) -> &Node {
+        &self.cluster.nodes[0]
+    }
+}
+
+/// The machines, and the user who works on them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// The user to log in as; left out, the one that `ssh` itself picks (its configuration, else
+    /// the local user).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The nodes; the first is the head.
+    pub nodes: Vec<Node>,
+}
+
+/// One machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// What the node is called in output and records.
+    pub name: NodeName,
+    /// What `ssh` understands: an address, a name, an alias of the ssh configuration; or `local`,
+    /// the machine that sparkctl runs on.
+    pub host: String,
+    /// The node's IPv4 address on the fabric. Interface and RoCE device are looked up by it.
+    pub fabric: Ipv4Addr,
+}
+
+impl Node {
+    /// Whether the node is the machine that sparkctl runs on.
+    pub fn is_local(&self) -> bool {
+        self.host == "local"
+    }
+}
+
+/// The weights of the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// Absolute path of the model's folder, the same on every node.
+    pub path: String,
+    /// Where the weights come from: `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// The engine's image.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Name and tag, as `docker images` shows them; at least one node has it.
+    pub reference: ImageReference,
+}
+
+/// The engine and what it is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Engine {
+    /// `vllm` or `sglang`.
+    pub kind: EngineKind,
+    /// How the engine spreads over the nodes: on a `ray` cluster or by its own `native` launch.
+    #[serde(default)]
+    pub launch: Launch,
+    /// GPUs that share each layer; as many as there are nodes, with one GPU a node.
+    pub tensor_parallel: u32,
+    /// Longest context, in tokens; left out, the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_length: Option<u32>,
+    /// Part of a node's GPU memory that the engine may take, 0 to 1; left out, the engine's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_fraction: Option<f64>,
+    /// The engine's name for the parser that splits reasoning from the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_parser: Option<String>,
+    /// The engine's name for the parser of tool calls; setting it turns automatic tool choice on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_parser: Option<String>,
+    /// Further arguments for the engine, passed through as they are; refused where one repeats a
+    /// flag that sparkctl sets.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Further environment variables of the engine's containers, the same on every rank; refused
+    /// where one repeats a variable that sparkctl sets for each node.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+/// Where the answers are served.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Serve {
+    /// TCP port of the endpoint on the head.
+    pub port: Port,
+    /// The model's name in requests; left out, the deployment's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// How long the engine may take to become ready.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ready {
+    /// From the start of the containers to the first completion.
+    #[serde(with = "duration")]
+    pub timeout: Duration,
+    /// How long the logs of all ranks may be silent before the start counts as hung.
+    #[serde(with = "duration")]
+    pub stall: Duration,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        // A first start on a new topology may compile for more than half an hour.
+        Self { timeout: Duration::from_secs(45 * 60), stall: Duration::from_secs(10 * 60) }
+    }
+}
+
+/// What has to be answered rightly.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Verify {
+    /// A short known answer, and a sum.
+    pub chat: bool,
+    /// The reasoning comes in its own field, not in the answer; only asked where `engine.reasoning_parser` is set.
+    pub reasoning: bool,
+    /// A tool is called with the right arguments; only asked where `engine.tool_parser` is set.
+    pub tools: bool,
+}
+
+impl Default for Verify {
+    fn default() -> Self {
+        Self { chat: true, reasoning: true, tools: true }
+    }
+}
+
+/// The short benchmark after a deploy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bench {
+    /// Requests at once, one measurement each.
+    pub concurrency: Vec<u32>,
+    /// Tokens of each prompt.
+    pub input_tokens: u32,
+    /// Tokens of each answer.
+    pub output_tokens: u32,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Self { concurrency: vec![1, 4], input_tokens: 1024, output_tokens: 256 }
+    }
+}
+
+/// What happens when a deploy fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnFailure {
+    /// The release before comes back.
+    #[default]
+    Restore,
+    /// The failed containers stay, stopped or not, to be looked at.
+    Keep,
+}
+
+/// Which engine serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineKind {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+}
+
+/// How the engine spreads over the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Launch {
+    /// On a Ray cluster that sparkctl brings up.
+    #[default]
+    Ray,
+    /// By the engine's own multi-node launch.
+    Native,
+}
+
+/// A string that was checked once, at the door.
+macro_rules! checked_string {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The string itself.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                let check: fn(&str) -> Result<(), &'static str> = $check;
+                match check(&text) {
+                    Ok(()) => Ok(Self(text)),
+                    Err(why) => Err(format!(concat!("`{}` is not a ", $what, ": {}"), text, why)),
+                }
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                Self::try_from(text.to_owned())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+    };
+}
+
+checked_string! {
+    /// Name of a deployment: lower-case letters, digits, `-` and `.`, at most 48 characters, as it
+    /// becomes part of container and folder names.
+    DeploymentName, "deployment name", |text| name_rule(text, 48)
+}
+
+checked_string! {
+    /// Name of a node: lower-case letters, digits, `-` and `.`, at most 63 characters.
+    NodeName, "node name", |text| name_rule(text, 63)
+}
+
+checked_string! {
+    /// Name and tag of an image.
+    ImageReference, "image reference", |text| {
+        if text.is_empty() {
+            Err("it is empty")
+        } else if text.starts_with('-') {
+            Err("it begins with `-`")
+        } else if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            Err("it has white space in it")
+        } else if text.rsplit('/').next().is_some_and(|last| last.bytes().any(|b| b.is_ascii_uppercase()) && !last.contains(':')) {
+            Err("Docker takes lower-case names only")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl ImageReference {
+    /// With the tag that Docker assumes where none is written.
+    pub fn with_tag(&self) -> String {
+        let last = self.0.rsplit('/').next().unwrap_or(&self.0);
+        if last.contains(':') || last.contains('@') { self.0.clone() } else { format!("{}:latest", self.0) }
+    }
+}
+
+fn name_rule(text: &str, most: usize) -> Result<(), &'static str> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    if text.is_empty() {
+        Err("it is empty")
+    } else if text.len() > most {
+        Err("it is too long")
+    } else if !text.bytes().all(|b| plain(b) || b == b'-' || b == b'.') {
+        Err("only lower-case letters, digits, `-` and `.` may be in it")
+    } else if !text.bytes().next().is_some_and(plain) || !text.bytes().last().is_some_and(plain) {
+        Err("it has to begin and end with a letter or a digit")
+    } else {
+        Ok(())
+    }
+}
+
+/// The format of a profile; only 1 exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct FormatVersion;
+
+impl TryFrom<u64> for FormatVersion {
+    type Error = String;
+
+    fn try_from(version: u64) -> Result<Self, String> {
+        if version == 1 { Ok(Self) } else { Err(format!("this sparkctl reads profiles of version 1, not {version}")) }
+    }
+}
+
+impl From<FormatVersion> for u64 {
+    fn from(_: FormatVersion) -> Self {
+        1
+    }
+}
+
+/// A TCP port, 1 to 65535.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u64", into = "u64")]
+pub struct Port(u16);
+
+impl Port {
+    /// The number.
+    pub fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl TryFrom<u64> for Port {
+    type Error = String;
+
+    fn try_from(port: u64) -> Result<Self, String> {
+        match u16::try_from(port) {
+            Ok(port) if port > 0 => Ok(Self(port)),
+            _ => Err(format!("`{port}` is not a port: it has to be from 1 to 65535")),
+        }
+    }
+}
+
+impl From<Port> for u64 {
+    fn from(port: Port) -> Self {
+        port.0.into()
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
