@@ -1,2 +1,16 @@
-//! sparkctl
+//! sparkctl puts a large language model on a few GPU machines reached over SSH, and keeps it there.
+//!
+//! The whole program is one pipeline, and nothing flows back in it:
+//!
+//! ```text
+//! Profile (intent) + Facts (observed) -> Plan (data) -> execute through Host -> Events -> screen, JSON, Release
+//! ```
+//!
+//! The modules, in the order in which they are best read. The crate is a library only so that its
+//! binary and tests can share it; its interface makes no promises.
+
 pub mod profile;
+pub mod cluster;
+pub mod container;
+pub mod release;
+pub mod host;

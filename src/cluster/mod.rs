@@ -1,0 +1,3 @@
+//! What was observed on the nodes: types, parsing of command output (pure), and gathering.
+
+pub mod facts;

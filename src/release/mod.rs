@@ -1,0 +1,104 @@
+//! Releases: the record of one deploy, kept on every node of the group.
+//!
+//! A record holds all that is needed to start the same group again: each rank's specification with
+//! the image by content. What runs is read from the nodes, never from here.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::container::{ImageContent, Rank};
+use crate::profile::{DeploymentName, Profile};
+
+/// Format number that new records are written with.
+pub const FORMAT: u32 = 1;
+
+/// Number of a release; counts up within a deployment, on all nodes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ReleaseNumber(pub u32);
+
+impl ReleaseNumber {
+    /// The number after this.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::Display for ReleaseNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl std::str::FromStr for ReleaseNumber {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(number) if number > 0 => Ok(Self(number)),
+            _ => Err(format!("`{text}` is not a release number")),
+        }
+    }
+}
+
+/// The record of one deploy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// Format of this record.
+    pub format: u32,
+    pub deployment: DeploymentName,
+    pub number: ReleaseNumber,
+    /// When it was begun, by the operator's clock: shown, never compared.
+    pub begun: Timestamp,
+    /// Who deployed: user and machine of the operator.
+    pub operator: String,
+    /// Version of the sparkctl that wrote it.
+    pub sparkctl: String,
+    /// The effective profile.
+    pub profile: Profile,
+    /// Name and tag that the image had, and its content.
+    pub image: RecordedImage,
+    /// SHA-256 over path, size and modification time of the model's files, in hexadecimal.
+    pub weights: String,
+    /// Every rank with its whole specification.
+    pub ranks: Vec<Rank>,
+    pub outcome: Outcome,
+    /// What was measured.
+    #[serde(default)]
+    pub figures: Figures,
+}
+
+/// The image of a release.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedImage {
+    pub reference: String,
+    pub content: ImageContent,
+}
+
+/// How a deploy ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Begun; nothing later was recorded. Where no deploy is under way, one was killed.
+    Begun,
+    /// Ready and verified.
+    Deployed,
+    /// Not ready, or not verified; what failed, in a line.
+    Failed(String),
+}
+
+/// What was measured in a deploy; seconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Figures {
+    /// From the start of the containers to the first completion.
+    pub start_seconds: Option<f64>,
+    /// From the stop of the release before to the first completion.
+    pub outage_seconds: Option<f64>,
+    /// Time of the first completion.
+    pub first_completion_seconds: Option<f64>,
+}
