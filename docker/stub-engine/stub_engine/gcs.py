@@ -111,13 +111,13 @@ class Connection(socketserver.StreamRequestHandler):
     server: Gcs
 
     def handle(self) -> None:
-        self.connection.settimeout(SILENCE)
         node: Node | None = None
         reason = "Unexpected termination: the raylet's connection was closed."
         try:
             for line in self.rfile:
                 request = json.loads(line)
                 if request["op"] == "register":
+                    self.connection.settimeout(SILENCE)  # nodes have to beat; other clients may sit idle
                     node = request["node"]
                     self.server.add(node)
                 elif request["op"] == "stage":
