@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from stub_engine.scenario import Scenario
@@ -48,7 +48,8 @@ class Engine:
             "time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds",
             "iteration_tokens_total")}
 
-    def generate(self, prompt_tokens: int, pieces: list[str], max_tokens: int, ignore_eos: bool) -> Iterator[str]:
+    def generate(self, prompt_tokens: int, pieces: list[str], max_tokens: int, ignore_eos: bool,
+                 client_gone: Callable[[], bool]) -> Iterator[str]:
         """Yield the reply token by token, "" being the end-of-text token. Stops at max_tokens at the latest."""
         began = time.monotonic()
         with self._lock:
@@ -62,8 +63,10 @@ class Engine:
             self._counters["prompt_tokens_total"] += prompt_tokens
         reason = "abort"  # unless we get to the end: the client may go away between two tokens
         try:
-            if "completions-hang" in self.scenario:
-                self.dead.wait()
+            while "completions-hang" in self.scenario:
+                self._pass_time(0.2)
+                if client_gone():
+                    return
             last = began
             self._pass_time(self.scenario.first_token_seconds)
             for index in range(max_tokens):

@@ -64,6 +64,10 @@ class Process:
         # vLLM repeats the whole prefix on each line of a message.
         say("\n".join(f"{self.tag}{level} {stamp} [{where}] {line}" for line in text.split("\n")))
 
+    def plain(self, text: str) -> None:
+        """A line that comes from elsewhere than vLLM's logger, such as uvicorn's."""
+        say(self.tag + text)
+
     def log_traceback(self, where: str, head: str, frames: Sequence[Frame], error: str) -> None:
         self.log(where, "\n".join([head, *traceback_lines(frames, error)]), "ERROR")
 
