@@ -7,7 +7,8 @@ from stub_engine import RAY_VERSION as __version__
 from stub_engine.gcs import Client, Node, resolve
 from stub_engine.log import ray_logger_line
 
-__all__ = ["__version__", "available_resources", "cluster_resources", "init", "is_initialized", "nodes", "shutdown"]
+__all__ = ["__version__", "available_resources", "cluster_resources", "init", "is_initialized", "nodes", "shutdown",
+           "tell_stage"]
 
 _client: Client | None = None
 
@@ -62,3 +63,9 @@ def cluster_resources() -> dict[str, float]:
 
 def available_resources() -> dict[str, float]:
     return cluster_resources()
+
+
+def tell_stage(stage: str) -> None:
+    """The stub's own: let the nodes know how far `vllm serve` is, for scenarios that end them on the way."""
+    if _client is not None:
+        _client.ask("stage", stage=stage)
