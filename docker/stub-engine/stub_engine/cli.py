@@ -18,5 +18,6 @@ def vllm(args: Sequence[str]) -> int:
         from stub_engine.serve import serve  # not needed, and not loaded, for --version
 
         return serve(args[1:])
-    say("usage: vllm [-h] [-v] {serve} ...\nvllm: error: the stub knows only `vllm serve` and `vllm --version`", error=True)
+    say("usage: vllm [-h] [-v] {serve} ...\n"
+        "vllm: error: the stub knows only `vllm serve` and `vllm --version`", error=True)
     return 2

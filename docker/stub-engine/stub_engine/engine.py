@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 
 from stub_engine.scenario import Scenario
@@ -49,7 +49,7 @@ class Engine:
             "iteration_tokens_total")}
 
     def generate(self, prompt_tokens: int, pieces: list[str], max_tokens: int, ignore_eos: bool,
-                 client_gone: Callable[[], bool]) -> Iterator[str]:
+                 client_gone: Callable[[], bool]) -> Generator[str, None, None]:
         """Yield the reply token by token, "" being the end-of-text token. Stops at max_tokens at the latest."""
         began = time.monotonic()
         with self._lock:
@@ -131,7 +131,7 @@ class Engine:
             family("request_success_total", "counter",
                    *(("", f',finished_reason="{reason}"', count) for reason, count in self._finished.items()))
             for name, data in self._histograms.items():
-                bounds = [*((str(bound), n) for bound, n in zip(BUCKETS, data.buckets)), ("+Inf", data.count)]
+                bounds = [*zip(map(str, BUCKETS), data.buckets, strict=True), ("+Inf", data.count)]
                 family(name, "histogram", *(("_bucket", f',le="{bound}"', n) for bound, n in bounds),
                        ("_sum", "", data.total), ("_count", "", data.count))
             family("cache_config_info", "gauge",

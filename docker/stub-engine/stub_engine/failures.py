@@ -31,7 +31,8 @@ _CONFIG = (
 )
 _ENGINE_CLIENT = (
     *_BUILD,
-    Frame(f"{VLLM}/v1/engine/async_llm.py", 184, "__init__", "self.engine_core = EngineCoreClient.make_async_mp_client("),
+    Frame(f"{VLLM}/v1/engine/async_llm.py", 184, "__init__",
+          "self.engine_core = EngineCoreClient.make_async_mp_client("),
     Frame(f"{VLLM}/v1/engine/core_client.py", 682, "__init__", "with launch_core_engines("),
     Frame(f"{VLLM}/v1/engine/utils.py", 1431, "wait_for_engine_startup", "raise RuntimeError("),
 )
@@ -162,7 +163,8 @@ def print_launch_failure(api: Process, failure: Failure) -> None:
 def print_worker_failure(api: Process, engine: Process, worker: Process, failure: Failure) -> None:
     """A failure of one rank: its own traceback first, then those of all who waited for it."""
     frames, error = failure
-    method = Frame(f"{VLLM}/v1/executor/ray_executor_v2.py", 210, "initialize_worker", "worker = RayWorkerProc(**kwargs)")
+    method = Frame(f"{VLLM}/v1/executor/ray_executor_v2.py", 210, "initialize_worker",
+                   "worker = RayWorkerProc(**kwargs)")
     worker.log_traceback("ray_executor_v2.py:230", "WorkerProc failed to start.", (method, *frames), error)
     wait = Frame(f"{VLLM}/v1/executor/ray_executor_v2.py", 380, "_init_executor", "raise e from None")
     print_engine_failure(api, engine, (
@@ -195,7 +197,8 @@ def print_engine_death(api: Process, engine: Process) -> None:
     """The engine core's death while serving."""
     engine.log_traceback("core.py:1520", "EngineCore encountered a fatal error.", _CANCELLED, "RuntimeError: cancelled")
     frames = (
-        Frame(f"{VLLM}/v1/engine/async_llm.py", 849, "output_handler", "outputs = await engine_core.get_output_async()"),
+        Frame(f"{VLLM}/v1/engine/async_llm.py", 849, "output_handler",
+              "outputs = await engine_core.get_output_async()"),
         Frame(f"{VLLM}/v1/engine/core_client.py", 1210, "get_output_async",
               "raise self._format_exception(outputs) from None"),
     )

@@ -59,7 +59,7 @@ def host_ip() -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("8.8.8.8", 80))
-            return probe.getsockname()[0]
+            return str(probe.getsockname()[0])
         except OSError:
             return "0.0.0.0"
 
@@ -160,10 +160,12 @@ class Client:
             raise ConnectionError(f"GCS lost: {error}") from error
         if not line:
             raise ConnectionError("GCS lost: connection closed")
-        return json.loads(line)
+        reply: dict[str, Any] = json.loads(line)
+        return reply
 
     def nodes(self) -> list[Node]:
-        return self.ask("nodes")["nodes"]
+        nodes: list[Node] = self.ask("nodes")["nodes"]
+        return nodes
 
     def beat(self) -> Iterator[str]:
         """Keep a registered node alive; yields vLLM's stage. Ends with ConnectionError when the GCS is gone."""

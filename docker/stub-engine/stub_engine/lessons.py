@@ -50,9 +50,11 @@ def text_of(content: Any) -> str:
 
 def prompt_text(messages: list[Message], tools: list[Message]) -> str:
     """The conversation as the chat template renders it, near enough to count tokens."""
-    parts = ["<|im_start|>system\n# Tools\n\n<tools>\n" + "\n".join(json.dumps(tool) for tool in tools) +
-             "\n</tools>\n\nCall one with:\n<tool_call>\n{\"name\": NAME, \"arguments\": OBJECT}\n</tool_call><|im_end|>\n"
-             ] if tools else []
+    parts = []
+    if tools:
+        listing = "\n".join(json.dumps(tool) for tool in tools)
+        parts.append(f"<|im_start|>system\n# Tools\n\n<tools>\n{listing}\n</tools>\n\nCall one with:\n"
+                     '<tool_call>\n{"name": NAME, "arguments": OBJECT}\n</tool_call><|im_end|>\n')
     for message in messages:
         calls = "".join(f"<tool_call>\n{json.dumps(call.get('function', {}))}\n</tool_call>"
                         for call in message.get("tool_calls") or [])

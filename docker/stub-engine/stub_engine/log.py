@@ -76,7 +76,7 @@ class Process:
         say("\n".join(self.tag + line for line in lines), error=True)
 
     def bar(self, text: str, first: bool = False) -> None:
-        """One state of a tqdm bar: states are parted by carriage returns, and the tag comes once, on a line of its own."""
+        """One state of a tqdm bar: carriage returns part the states; the tag comes once, on a line of its own."""
         with _lock:
             sys.stderr.write((f"{self.tag}\n" if first else "") + f"\r{text}")
             sys.stderr.flush()

@@ -24,14 +24,14 @@ Ray runtime started.
 NEXT_STEPS = """Next steps
   To add another node to this Ray cluster, run
     ray start --address='{}'
-  
+
   To connect to this Ray cluster:
     import ray
     ray.init()
-  
+
   To terminate the Ray runtime, run
     ray stop
-  
+
   To view the status of the cluster, use
     ray status"""
 BLOCK = """
@@ -138,7 +138,7 @@ def stay(client: Client, address: str) -> int:
             if stage == "load" and "worker-oom" in scenario:
                 die_by_sigkill()
             if stage == "load" and "worker-crash" in scenario:
-                return subprocess_died("raylet", "-6 (signal 6)", "*** SIGABRT received: the stub's scenario is worker-crash ***")
+                return subprocess_died("raylet", "-6 (signal 6)", "*** SIGABRT received: the scenario is worker-crash ***")
     except ConnectionError:
         pass
     return subprocess_died("raylet", "1", GCS_LOST.format(address))

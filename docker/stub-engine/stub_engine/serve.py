@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import ray
 from stub_engine import VLLM_VERSION, failures
@@ -39,6 +39,7 @@ class StartFailed(Exception):
 
 
 def serve(args: Sequence[str]) -> int:
+    """Returns only if the scenario makes no sense; otherwise the process ends in leave()."""
     try:
         scenario = Scenario.from_env()
     except (ScenarioError, ValueError) as error:
@@ -111,7 +112,7 @@ class Start:
         self.args = args
         self.scenario = scenario
         self.model = Path(args.model)
-        self.config: dict[str, object] = {}
+        self.config: dict[str, Any] = {}
         self.max_model_len = 0
         self.ranks: list[Node] = []
         self.workers: list[Process] = []
@@ -192,6 +193,7 @@ class Start:
     def find_ranks(self) -> None:
         """Join the Ray cluster and wait until it has a GPU for each rank; the driver's node comes first."""
         core, size = self.engine_core, self.args.tensor_parallel_size
+        specs = [{"GPU": 1.0}] * size
         try:
             found = ray.init(logging_level="ERROR")["address"]
         except ConnectionError as error:
@@ -205,11 +207,10 @@ class Start:
             time.sleep(0.2)
             waited += 0.2
             if waited >= interval:
-                core.log("ray_utils.py:380", "Waiting for creating a placement group of specs for "
-                         f"{int(waited)} seconds. specs={[{'GPU': 1.0}] * size}. Check `ray status` and `ray list nodes` "
-                         "to see if you have enough resources, and make sure the IP addresses used by ray cluster are "
-                         "the same as VLLM_HOST_IP environment variable specified in each node if you are running on a "
-                         "multi-node.")
+                core.log("ray_utils.py:380", f"Waiting for creating a placement group of specs for {int(waited)} "
+                         f"seconds. specs={specs}. Check `ray status` and `ray list nodes` to see if you have enough "
+                         "resources, and make sure the IP addresses used by ray cluster are the same as VLLM_HOST_IP "
+                         "environment variable specified in each node if you are running on a multi-node.")
                 interval *= 2
         for node in self.gpus():
             if node["Resources"]["GPU"] < size:
@@ -243,8 +244,8 @@ class Start:
             # With a wrong VLLM_HOST_IP on any rank the real one waits for ever, too, and says nothing.
             self.pause(math.inf)
         for rank, worker in enumerate(self.workers):
-            worker.log("parallel_state.py:2350", f"rank {rank} in world size {size} is assigned as DP rank 0, PP rank 0, "
-                       f"PCP rank 0, TP rank {rank}, ETP rank {rank}, EP rank N/A, EPLB rank N/A")
+            worker.log("parallel_state.py:2350", f"rank {rank} in world size {size} is assigned as DP rank 0, "
+                       f"PP rank 0, PCP rank 0, TP rank {rank}, ETP rank {rank}, EP rank N/A, EPLB rank N/A")
             worker.name = f"Worker_TP{rank}" if size > 1 else "Worker"
 
     def load_weights(self) -> None:

@@ -6,7 +6,7 @@ import select
 import socket
 import socketserver
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -278,7 +278,7 @@ class Handler(BaseHTTPRequestHandler):
                             "finish_reason": "length" if pieces[-1:] != [""] else "stop"})
         self.send_json(HTTPStatus.OK, {**head, "choices": choices, "usage": usage(sum(counts), made)})
 
-    def run(self, body: Json, prompt: Any, prompt_tokens: int, max_tokens: int) -> Iterator[str]:
+    def run(self, body: Json, prompt: Any, prompt_tokens: int, max_tokens: int) -> Generator[str, None, None]:
         asked = prompt if isinstance(prompt, str) else ""
         reply = NONSENSE if "wrong-answer" in self.server.scenario else reply_to_text(asked)
         return self.server.engine.generate(prompt_tokens, tokens(" " + reply.answer), max_tokens,
@@ -307,8 +307,9 @@ class Handler(BaseHTTPRequestHandler):
             return room if default is None else min(default, room)
         if asked > room:
             raise bad_request(
-                f"'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length is "
-                f"{limit} tokens and your request has {prompt_tokens} input tokens ({asked} > {limit} - {prompt_tokens}).",
+                f"'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length "
+                f"is {limit} tokens and your request has {prompt_tokens} input tokens "
+                f"({asked} > {limit} - {prompt_tokens}).",
                 "max_tokens")
         return int(asked)
 
