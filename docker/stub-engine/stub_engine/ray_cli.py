@@ -138,7 +138,7 @@ def stay(client: Client, address: str) -> int:
             if stage == "load" and "worker-oom" in scenario:
                 die_by_sigkill()
             if stage == "load" and "worker-crash" in scenario:
-                return subprocess_died("raylet", "-6 (signal 6)", "*** SIGABRT received: the scenario is worker-crash ***")
+                return subprocess_died("raylet", "-6 (signal 6)", "*** SIGABRT received (worker-crash) ***")
     except ConnectionError:
         pass
     return subprocess_died("raylet", "1", GCS_LOST.format(address))
