@@ -165,3 +165,14 @@ pub enum HostError {
     #[error("{what} failed on {node}: {why}")]
     Failed { node: NodeName, what: String, why: String },
 }
+
+impl HostError {
+    /// What to do about it, where there is something to say beyond the message.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Connect { host, .. } => Some(format!("try it by hand: ssh {host} true")),
+            Self::DockerAbsent { hint, .. } => hint.clone(),
+            _ => None,
+        }
+    }
+}

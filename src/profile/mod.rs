@@ -55,6 +55,17 @@ impl Profile {
     pub fn head(&self) -> &Node {
         &self.cluster.nodes[0]
     }
+
+    /// Where the answers are served, for people: the head as `ssh` knows it.
+    pub fn endpoint(&self) -> String {
+        let host = if self.head().is_local() { "127.0.0.1" } else { &self.head().host };
+        format!("http://{host}:{}/v1", self.serve.port)
+    }
+
+    /// The model's name in requests.
+    pub fn served_name(&self) -> &str {
+        self.serve.name.as_deref().unwrap_or(self.name.as_str())
+    }
 }
 
 /// The machines, and the user who works on them.

@@ -3,6 +3,9 @@
 //! A record holds all that is needed to start the same group again: each rank's specification with
 //! the image by content. What runs is read from the nodes, never from here.
 
+pub mod lock;
+pub mod store;
+
 use std::fmt;
 
 use jiff::Timestamp;

@@ -1,0 +1,79 @@
+//! How sparkctl ends: exit codes, and errors with hints. The table in README.md is tested against this.
+
+use std::process::ExitCode;
+
+use crate::event::RunOutcome;
+
+/// What the exit status of sparkctl says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done, or nothing to do.
+    Done = 0,
+    /// Unexpected: a bug.
+    Bug = 1,
+    /// Usage, or a profile that is not valid.
+    Usage = 2,
+    /// Refused by a check; nothing was changed.
+    Refused = 3,
+    /// The deploy failed, and the release before it serves.
+    Restored = 4,
+    /// Failed, and not restored: a person is needed.
+    Down = 5,
+    /// Another operation holds the lock.
+    Locked = 6,
+    /// A node cannot be reached or refuses us.
+    Unreachable = 7,
+    /// Unhealthy, or drifted.
+    Unhealthy = 8,
+    /// `plan --exit-code`: changes are pending.
+    Pending = 10,
+    /// Stopped by SIGINT.
+    Interrupted = 130,
+    /// Stopped by SIGTERM.
+    Terminated = 143,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl RunOutcome {
+    /// The exit status that tells this outcome. An interrupt is told as SIGINT's; who got SIGTERM knows better.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::NothingToDo { .. } | Self::Deployed { .. } | Self::Stopped { .. } => Exit::Done,
+            Self::Refused { .. } => Exit::Refused,
+            Self::Locked { .. } => Exit::Locked,
+            Self::Unreachable { .. } => Exit::Unreachable,
+            Self::Unchanged { serving: Some(_) } | Self::Restored { .. } => Exit::Restored,
+            Self::Unchanged { serving: None } | Self::Down { .. } => Exit::Down,
+            Self::Interrupted { .. } => Exit::Interrupted,
+        }
+    }
+}
+
+/// An error for people: what failed, what to do, and the exit status.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct CommandError {
+    /// What failed; for a profile the whole report, with places.
+    pub message: String,
+    pub hints: Vec<String>,
+    pub exit: Exit,
+}
+
+impl CommandError {
+    /// An error of the given kind.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { message: message.into(), hints: Vec::new(), exit }
+    }
+
+    /// The same with something to do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
+        self
+    }
+}

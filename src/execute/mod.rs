@@ -1,0 +1,106 @@
+//! Executing a plan: its stages in order, the steps of a stage at once, through [`Host`]s, told by
+//! events. Nothing is decided here; a step that fails ends the execution.
+
+pub mod readiness;
+mod step;
+pub mod verify;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::try_join_all;
+use tokio::sync::watch;
+
+use crate::event::{Event, Events};
+use crate::host::{Host, HostError};
+use crate::plan::{Plan, StageKind};
+use crate::profile::NodeName;
+use crate::release::Figures;
+
+pub(crate) use step::whole_log;
+
+/// The hosts of a deployment, by node.
+pub type Hosts = BTreeMap<NodeName, Arc<dyn Host>>;
+
+/// A wish to end early, that everything which waits listens to.
+#[derive(Debug, Clone)]
+pub struct Cancel(watch::Receiver<bool>);
+
+impl Cancel {
+    /// The switch, and what listens to it.
+    pub fn new() -> (watch::Sender<bool>, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (sender, Self(receiver))
+    }
+
+    /// Whether the wish was made.
+    pub fn wished(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Completes when the wish is made; never where it cannot be any more.
+    pub async fn wish(&self) {
+        let mut receiver = self.0.clone();
+        if receiver.wait_for(|wished| *wished).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Why a step did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    NotReady(#[from] readiness::NotReady),
+    #[error(transparent)]
+    Wrong(#[from] verify::WrongAnswer),
+    /// What a node did is not what was asked of it.
+    #[error("{0}")]
+    Unexpected(String),
+    #[error("interrupted")]
+    Cancelled,
+}
+
+/// A step that failed, and where.
+#[derive(Debug, thiserror::Error)]
+#[error("{stage} failed on {node}")]
+pub struct ExecuteError {
+    pub stage: StageKind,
+    pub node: NodeName,
+    pub source: StepError,
+}
+
+/// Executes `plan`. What was measured on the way is returned, and recorded by the plan's own last step.
+pub async fn execute(plan: &Plan, hosts: &Hosts, events: &Events, cancel: &Cancel) -> Result<Figures, ExecuteError> {
+    let mut clock = step::Clock::default();
+    for stage in &plan.stages {
+        let began = Instant::now();
+        clock.enter(stage.kind);
+        events.tell(Event::StageStarted { stage: stage.kind }).await;
+        let steps = stage.steps.iter().map(|step| {
+            let clock = &clock;
+            async move {
+                let failed = |source| ExecuteError { stage: stage.kind, node: step.node.clone(), source };
+                let act = step::act(step, stage.kind, hosts, clock, events);
+                let done = tokio::select! {
+                    biased;
+                    () = cancel.wish() => Err(StepError::Cancelled),
+                    done = act => done,
+                };
+                let done = done.map_err(failed)?;
+                let (node, what) = (step.node.clone(), crate::plan::render::act(&step.node, &step.action));
+                events.tell(Event::StepDone { stage: stage.kind, node, what, changed: done.changed }).await;
+                Ok(done)
+            }
+        });
+        let done = try_join_all(steps).await?;
+        let details: Vec<_> = done.iter().filter_map(|done| done.detail.clone()).collect();
+        let detail = (!details.is_empty()).then(|| details.join("; "));
+        clock.leave(&done);
+        events.tell(Event::StageDone { stage: stage.kind, detail, took: began.elapsed() }).await;
+    }
+    Ok(clock.figures())
+}

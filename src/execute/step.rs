@@ -1,0 +1,205 @@
+//! One match over [`Action`]: the only place that acts. Every act says whether it changed anything,
+//! and does nothing where the node is already so.
+
+use std::time::{Duration, Instant};
+
+use super::{Hosts, StepError, readiness, verify};
+use crate::container::{Rank, container_name, labels};
+use crate::event::{Events, Progress};
+use crate::host::{Host, NewContainer};
+use crate::plan::render::{people, size};
+use crate::plan::{Action, StageKind, Step};
+use crate::profile::DeploymentName;
+use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
+use crate::transfer::image::{ImageJob, copy_image};
+use crate::transfer::weights::{WeightsJob, copy_weights};
+
+/// How long an engine may take to end by itself before it is killed.
+const STOP_GRACE: Duration = Duration::from_secs(20);
+
+/// What a step did.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// False where the node was so already.
+    pub changed: bool,
+    /// A figure for people.
+    pub detail: Option<String>,
+    /// Seconds of the first completion, where the step waited for one.
+    pub first_completion: Option<f64>,
+}
+
+fn changed(changed: bool) -> Done {
+    Done { changed, ..Done::default() }
+}
+
+/// The times of a run that go into its record.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    stopped: Option<Instant>,
+    started: Option<Instant>,
+    figures: Figures,
+}
+
+impl Clock {
+    pub(super) fn enter(&mut self, stage: StageKind) {
+        match stage {
+            StageKind::Stop => self.stopped = Some(Instant::now()),
+            StageKind::Start => self.started = Some(Instant::now()),
+            _ => {}
+        }
+    }
+
+    pub(super) fn leave(&mut self, done: &[Done]) {
+        if let Some(first) = done.iter().find_map(|done| done.first_completion) {
+            let since = |then: Option<Instant>| then.map(|then| then.elapsed().as_secs_f64());
+            self.figures = Figures {
+                start_seconds: since(self.started),
+                outage_seconds: since(self.stopped),
+                first_completion_seconds: Some(first),
+            };
+        }
+    }
+
+    pub(super) fn figures(&self) -> Figures {
+        self.figures.clone()
+    }
+}
+
+/// Does what `step` says.
+pub(super) async fn act(
+    step: &Step,
+    stage: StageKind,
+    hosts: &Hosts,
+    clock: &Clock,
+    events: &Events,
+) -> Result<Done, StepError> {
+    let host = |node| -> Result<&dyn Host, StepError> {
+        let found = hosts.get(node).map(AsRef::as_ref);
+        found.ok_or_else(|| StepError::Unexpected(format!("the plan names {node}, which is not of the cluster")))
+    };
+    let node = host(&step.node)?;
+    let total_of = |total: u64| move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done, total });
+    match &step.action {
+        Action::CopyWeights { from, from_address, to_address, path, files, bytes } => {
+            let job = WeightsJob {
+                path: path.clone(),
+                from_address: *from_address,
+                to_address: *to_address,
+                files: files.clone(),
+                bytes: *bytes,
+            };
+            let report = copy_weights(host(from)?, node, &job, &mut total_of(*bytes)).await?;
+            Ok(moved(report.bytes, report.seconds, &step.node))
+        }
+        Action::CopyImage { from, from_address, to_address, image, content, bytes } => {
+            let source = host(from)?;
+            source.tag_image(image, &content.kept_as()).await?;
+            if node.images().await?.iter().any(|image| &image.content == content) {
+                return Ok(changed(false));
+            }
+            let job = ImageJob {
+                reference: content.kept_as(),
+                content: content.clone(),
+                from_address: *from_address,
+                to_address: *to_address,
+                bytes: *bytes,
+            };
+            let report = copy_image(source, node, &job, &mut total_of(*bytes)).await?;
+            Ok(moved(report.bytes, report.seconds, &step.node))
+        }
+        Action::KeepImage { image, content } => {
+            node.tag_image(image, &content.kept_as()).await?;
+            Ok(changed(true))
+        }
+        Action::WriteRelease { release } => {
+            let measured = release.outcome == Outcome::Deployed && release.figures == Figures::default();
+            let figures = if measured { clock.figures() } else { release.figures.clone() };
+            let release = Release { figures, ..Release::clone(release) };
+            Ok(changed(store::write(node, &release).await?))
+        }
+        Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
+        Action::Start { deployment, release, rank } => start(node, deployment, *release, rank).await,
+        Action::AwaitReady { ready } => {
+            let first = readiness::await_ready(ready, hosts, events, stage).await?;
+            let detail = format!("first completion in {}", people(first));
+            Ok(Done { detail: Some(detail), first_completion: Some(first.as_secs_f64()), ..Done::default() })
+        }
+        Action::Verify { endpoint, verify } => {
+            let asked = verify::verify(node, endpoint, verify).await?;
+            Ok(Done { detail: Some(asked.join(", ")), ..Done::default() })
+        }
+        Action::KeepRunning { container } => {
+            node.set_restart(container, "unless-stopped").await?;
+            Ok(changed(true))
+        }
+    }
+}
+
+fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for people")]
+    let rate = (bytes as f64 / seconds.max(0.001)) as u64;
+    let time = people(Duration::from_secs_f64(seconds));
+    Done { changed: true, detail: Some(format!("{} to {to} in {time} ({}/s)", size(bytes), size(rate))), first_completion: None }
+}
+
+/// Ends a container of ours for good. Its log is kept on the node before it is removed; the restart
+/// policy goes first, so that a node which boots in the middle does not bring it back.
+async fn retire(node: &dyn Host, container: &str, release: ReleaseNumber, rank: u32) -> Result<Done, StepError> {
+    let Some(found) = node.container(container).await? else { return Ok(changed(false)) };
+    let Some(ours) = found.ours else {
+        return Err(StepError::Unexpected(format!("container `{container}` is not sparkctl's; it was left alone")));
+    };
+    node.set_restart(container, "no").await?;
+    node.stop_container(container, STOP_GRACE).await?;
+    let log = whole_log(node, container, None).await?;
+    store::save_log(node, &ours.deployment, release, rank, &log).await?;
+    node.remove_container(container).await?;
+    Ok(changed(true))
+}
+
+/// A container's log as one text.
+pub(crate) async fn whole_log(node: &dyn Host, container: &str, tail: Option<u32>) -> Result<String, StepError> {
+    let mut lines = node.container_log(container, tail, false).await?;
+    let mut text = String::new();
+    while let Some(line) = lines.recv().await {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+async fn start(
+    node: &dyn Host,
+    deployment: &DeploymentName,
+    release: ReleaseNumber,
+    rank: &Rank,
+) -> Result<Done, StepError> {
+    let name = container_name(deployment, rank.rank);
+    match node.container(&name).await? {
+        Some(there) => {
+            let same = there.ours.is_some_and(|ours| ours.release == release && ours.spec == rank.spec.digest());
+            if !same {
+                return Err(StepError::Unexpected(format!("a container named `{name}` is in the way; it was left alone")));
+            }
+            if there.state.running {
+                return Ok(changed(false));
+            }
+        }
+        None => {
+            let kept = rank.spec.image.kept_as();
+            let images = node.images().await?;
+            if !images.iter().any(|image| image.content == rank.spec.image && image.references.contains(&kept)) {
+                return Err(StepError::Unexpected(format!("image {} is not on {} any more", rank.spec.image, node.node())));
+            }
+            node.create_container(&NewContainer {
+                labels: labels(deployment, release, rank),
+                name: name.clone(),
+                image: kept,
+                spec: rank.spec.clone(),
+            })
+            .await?;
+        }
+    }
+    node.start_container(&name).await?;
+    Ok(changed(true))
+}

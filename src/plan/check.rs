@@ -1,0 +1,279 @@
+//! Findings: what would make a deploy fail, or go badly, seen before anything is changed. Pure.
+//!
+//! Every finding says what was seen, on which node, and what to do. Errors refuse a plan.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::cluster::facts::NodeFacts;
+use crate::container::ImageContent;
+use crate::engine::RAY_PORT;
+use crate::profile::{NodeName, Profile};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Warning,
+    Error,
+}
+
+/// One thing that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// A short name that stays: `fabric-address`.
+    pub id: &'static str,
+    pub severity: Severity,
+    pub node: Option<NodeName>,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+impl Finding {
+    fn new(severity: Severity, id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
+        let hint = (!hint.is_empty()).then(|| hint.to_owned());
+        Self { id, severity, node: node.cloned(), message, hint }
+    }
+
+    /// Something that refuses the plan.
+    pub(crate) fn error(id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
+        Self::new(Severity::Error, id, node, message, hint)
+    }
+
+    /// Something that a person should know.
+    pub(super) fn warning(id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
+        Self::new(Severity::Warning, id, node, message, hint)
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(node) = &self.node {
+            write!(f, "{node}: ")?;
+        }
+        write!(f, "{} ({})", self.message, self.id)
+    }
+}
+
+/// What can be told of the nodes for this profile, whatever the image and the weights.
+pub fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (node, facts) in profile.cluster.nodes.iter().zip(facts) {
+        fabric(node, facts, &mut findings);
+        foreign_gpu_users(profile, facts, &mut findings);
+        for why in &facts.unreadable_releases {
+            findings.push(Finding::warning(
+                "release-unreadable",
+                Some(&facts.node),
+                format!("a release record cannot be read: {why}"),
+                "it may be of a newer sparkctl; it is left as it is",
+            ));
+        }
+    }
+    parity(facts, &mut findings);
+    gpus(profile, facts, &mut findings);
+    ports(profile, &facts[0], &mut findings);
+    tools(facts, &mut findings);
+    same_machine(facts, &mut findings);
+    findings
+}
+
+fn fabric(node: &crate::profile::Node, facts: &NodeFacts, findings: &mut Vec<Finding>) {
+    match facts.interface_of(node.fabric) {
+        None => {
+            let have: Vec<String> = facts
+                .interfaces
+                .iter()
+                .flat_map(|i| i.addresses.iter().map(move |a| format!("{} on {}", a.address, i.name)))
+                .collect();
+            findings.push(Finding::error(
+                "fabric-address",
+                Some(&node.name),
+                format!("no interface has the fabric address {}; it has {}", node.fabric, have.join(", ")),
+                "correct `fabric` of this node in the profile, or give the interface its address (netplan)",
+            ));
+        }
+        Some(interface) if !interface.up => findings.push(Finding::error(
+            "fabric-down",
+            Some(&node.name),
+            format!("the fabric interface {} ({}) is down or has no carrier", interface.name, node.fabric),
+            "check the cable and `ip link`; the other end has to be up as well",
+        )),
+        Some(_) => {}
+    }
+}
+
+fn foreign_gpu_users(profile: &Profile, facts: &NodeFacts, findings: &mut Vec<Finding>) {
+    for container in facts.containers.iter().filter(|c| c.gpus && c.state.running) {
+        match &container.ours {
+            Some(ours) if ours.deployment == profile.name => {}
+            Some(ours) => findings.push(Finding::error(
+                "gpu-taken",
+                Some(&facts.node),
+                format!("deployment `{}` holds the GPU (container {})", ours.deployment, container.name),
+                &format!("sparkctl stop {}", ours.deployment),
+            )),
+            None => findings.push(Finding::error(
+                "gpu-taken",
+                Some(&facts.node),
+                format!(
+                    "container `{}` (image {}, restart policy {}) holds the GPU, and is not sparkctl's",
+                    container.name, container.image, container.restart
+                ),
+                &format!(
+                    "stop it, and keep it from coming back after a reboot: docker update --restart no {0} && docker stop {0}",
+                    container.name
+                ),
+            )),
+        }
+    }
+}
+
+fn parity(facts: &[NodeFacts], findings: &mut Vec<Finding>) {
+    let (head, workers) = facts.split_first().expect("a profile has nodes");
+    for worker in workers {
+        if worker.system.architecture != head.system.architecture {
+            findings.push(Finding::error(
+                "architecture",
+                Some(&worker.node),
+                format!("is {}, {} is {}", worker.system.architecture, head.node, head.system.architecture),
+                "one image cannot run on both: take nodes of one kind",
+            ));
+        }
+    }
+}
+
+/// The interfaces' MTU, compared once the fabric is known to be there.
+pub(super) fn mtu(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
+    let mtus: Vec<_> = profile
+        .cluster
+        .nodes
+        .iter()
+        .zip(facts)
+        .filter_map(|(node, facts)| Some((&node.name, facts.interface_of(node.fabric)?.mtu)))
+        .collect();
+    if mtus.windows(2).all(|pair| pair[0].1 == pair[1].1) {
+        return Vec::new();
+    }
+    let seen: Vec<_> = mtus.iter().map(|(node, mtu)| format!("{node} {mtu}")).collect();
+    vec![Finding::warning(
+        "fabric-mtu",
+        None,
+        format!("the fabric's MTU differs: {}", seen.join(", ")),
+        "give every fabric interface the same MTU (9000 on Sparks)",
+    )]
+}
+
+fn gpus(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) {
+    for node in facts.iter().filter(|facts| facts.gpus.is_empty()) {
+        findings.push(Finding::error(
+            "gpu-absent",
+            Some(&node.node),
+            "nvidia-smi reports no GPU".to_owned(),
+            "run `nvidia-smi` on the node; after a driver update it needs a reboot",
+        ));
+    }
+    let there: usize = facts.iter().map(|facts| facts.gpus.len()).sum();
+    let wanted = profile.engine.tensor_parallel as usize;
+    if wanted > there && facts.iter().all(|facts| !facts.gpus.is_empty()) {
+        findings.push(Finding::error(
+            "gpu-count",
+            None,
+            format!("engine.tensor_parallel is {wanted}, but the nodes have {there} GPUs"),
+            "lower `engine.tensor_parallel`, or add nodes",
+        ));
+    }
+}
+
+fn ports(profile: &Profile, head: &NodeFacts, findings: &mut Vec<Finding>) {
+    // A container of ours that runs holds what its own release asked for; it ends before the new one starts.
+    let held_by_us: Vec<u16> = head
+        .ours(&profile.name)
+        .filter(|(container, _)| container.state.running)
+        .flat_map(|(_, ours)| {
+            let release = head.releases.iter().find(|release| release.number == ours.release);
+            let port = release.map_or(profile.serve.port, |release| release.profile.serve.port);
+            [port.get(), RAY_PORT]
+        })
+        .collect();
+    let mut wanted = vec![(profile.serve.port.get(), "serve.port", "choose another `serve.port`, or end what listens there")];
+    if profile.cluster.nodes.len() > 1 {
+        wanted.push((RAY_PORT, "Ray", "end what listens there: Ray needs this port on the head"));
+    }
+    for (port, what, hint) in wanted {
+        if held_by_us.contains(&port) {
+            continue;
+        }
+        if let Some(listener) = head.listeners.iter().find(|listener| listener.port == port) {
+            let publisher = head.containers.iter().find(|c| c.state.running && c.published.contains(&port));
+            let by = match (publisher, &listener.process) {
+                (Some(container), _) => format!("container `{}`", container.name),
+                (None, Some(process)) => format!("process `{process}`"),
+                (None, None) => "a process of another user".to_owned(),
+            };
+            findings.push(Finding::error(
+                "port-taken",
+                Some(&head.node),
+                format!("port {port} ({what}) is taken by {by}, which listens on {}", listener.address),
+                hint,
+            ));
+        }
+    }
+}
+
+fn tools(facts: &[NodeFacts], findings: &mut Vec<Finding>) {
+    if facts.len() < 2 {
+        return;
+    }
+    for node in facts {
+        for (tool, why) in [("rsync", "copies weights between nodes"), ("python3", "passes images between nodes")] {
+            if !node.tools.contains_key(tool) {
+                findings.push(Finding::error(
+                    "tool-absent",
+                    Some(&node.node),
+                    format!("`{tool}` is not installed; it {why}"),
+                    &format!("sudo apt install {tool}"),
+                ));
+            }
+        }
+    }
+}
+
+fn same_machine(facts: &[NodeFacts], findings: &mut Vec<Finding>) {
+    for (i, one) in facts.iter().enumerate() {
+        let twin = facts[..i].iter().find(|other| {
+            other.system.boot_id == one.system.boot_id && other.system.hostname == one.system.hostname
+        });
+        if let Some(other) = twin {
+            findings.push(Finding::error(
+                "same-machine",
+                Some(&one.node),
+                format!("is the same machine as {} (host name {})", other.node, one.system.hostname),
+                "give each node of the profile a `host` of its own",
+            ));
+        }
+    }
+}
+
+/// What can be told of an image on the nodes that will run it.
+pub(super) fn image_architecture(content: &ImageContent, facts: &[NodeFacts]) -> Vec<Finding> {
+    let Some(image) = facts.iter().find_map(|facts| facts.image(content)) else { return Vec::new() };
+    let as_docker_says = |uname: &str| match uname {
+        "x86_64" => "amd64".to_owned(),
+        "aarch64" => "arm64".to_owned(),
+        other => other.to_owned(),
+    };
+    facts
+        .iter()
+        .filter(|facts| as_docker_says(&facts.system.architecture) != image.architecture)
+        .map(|facts| {
+            Finding::error(
+                "image-architecture",
+                Some(&facts.node),
+                format!("the image is for {}, the node is {}", image.architecture, facts.system.architecture),
+                "pull or build the image for the node's architecture",
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,186 @@
+//! Plans for people: text of a plan, and of what differs between two specifications. Pure.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::{Action, Plan, Stage, StageKind};
+use crate::container::ContainerSpec;
+use crate::profile::NodeName;
+
+/// The plan in a screenful; with `verbose` also every rank's command line and environment.
+pub fn text(plan: &Plan, verbose: bool) -> String {
+    let mut out = title(plan);
+    if plan.is_empty() {
+        let running = plan.running.map_or_else(|| "nothing runs".to_owned(), |n| format!("release {n} runs as wanted"));
+        let _ = writeln!(out, "\n  nothing to do: {running}");
+        return out;
+    }
+    out.push('\n');
+    for stage in &plan.stages {
+        for (i, line) in lines(plan, stage).into_iter().enumerate() {
+            let label = if i == 0 { stage.kind.to_string() } else { String::new() };
+            let _ = writeln!(out, "  {label:<9} {line}");
+        }
+    }
+    if !plan.differences.is_empty() && plan.running.is_some() {
+        out.push_str("\n  what differs\n");
+        for difference in &plan.differences {
+            let _ = writeln!(out, "    {difference}");
+        }
+    }
+    if let (true, Some(seconds), Some(running)) = (plan.interrupts(), plan.last_start_seconds, plan.running) {
+        let about = people(Duration::from_secs_f64(seconds));
+        let _ = writeln!(out, "\n  Outage about {about} (the start of release {running} took that long).");
+    } else if plan.interrupts() && plan.running.is_some() {
+        out.push_str("\n  There is an outage from stop to ready, as long as the engine's start takes.\n");
+    }
+    if verbose {
+        out.push_str(&ranks(plan));
+    }
+    out
+}
+
+fn title(plan: &Plan) -> String {
+    let nodes: Vec<_> = plan.nodes.iter().enumerate().map(|(i, n)| if i == 0 { format!("{n} (head)") } else { n.to_string() }).collect();
+    let way = match (plan.running, plan.release) {
+        (Some(from), Some(to)) if from != to => format!("release {from} (runs) → {to}"),
+        (Some(from), Some(_)) => format!("release {from} (runs)"),
+        (None, Some(to)) => format!("→ release {to}"),
+        (Some(from), None) => format!("release {from} (runs) → stopped"),
+        (None, None) => String::new(),
+    };
+    format!("{} → {}   {way}\n", plan.deployment, nodes.join(", ")).replace("   \n", "\n")
+}
+
+/// A line for what a stage does on each node; steps that are alike on all nodes share one.
+fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
+    let all = || stage.steps.iter().map(|step| step.node.as_str()).collect::<Vec<_>>().join(", ");
+    match stage.kind {
+        StageKind::Begin => vec![format!("record release {} on {}", plan.release.map_or(0, |n| n.0), all())],
+        StageKind::Ready => vec!["all ranks run, the model is listed, one completion comes back".to_owned()],
+        StageKind::Record => vec![format!("restart with the node, record the outcome on {}", all())],
+        _ => stage.steps.iter().map(|step| act(&step.node, &step.action)).collect(),
+    }
+}
+
+/// What a step does, in a line.
+pub fn act(node: &NodeName, action: &Action) -> String {
+    match action {
+        Action::CopyWeights { from, files, bytes, .. } => {
+            format!("{from} → {node}   {} {}, {}", files.len(), plural(files.len(), "file"), size(*bytes))
+        }
+        Action::CopyImage { from, content, bytes, .. } => format!("{from} → {node}   {content}, {}", size(*bytes)),
+        Action::KeepImage { content, .. } => format!("{node}   keep {content}"),
+        Action::WriteRelease { release } => format!("{node}   record release {}", release.number),
+        Action::Retire { container, release, .. } => format!("{node}   {container} (release {release}), its log is kept"),
+        Action::Start { rank, .. } => format!("{node}   rank {} ({})", rank.rank, rank.role()),
+        Action::AwaitReady { ready } => format!("{node}   port {} answers", ready.endpoint.port),
+        Action::Verify { verify, .. } => {
+            let asked = [("chat", verify.chat), ("reasoning", verify.reasoning), ("tools", verify.tools)];
+            let asked: Vec<_> = asked.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
+            if asked.is_empty() { "nothing is asked".to_owned() } else { asked.join(", ") }
+        }
+        Action::KeepRunning { container } => format!("{node}   {container} restarts with the node"),
+    }
+}
+
+fn ranks(plan: &Plan) -> String {
+    let mut out = String::new();
+    for step in plan.stages.iter().flat_map(|stage| &stage.steps) {
+        let Action::Start { rank, .. } = &step.action else { continue };
+        let _ = writeln!(out, "\n  rank {} on {} ({})", rank.rank, rank.node, rank.role());
+        let _ = writeln!(out, "    image   {}", rank.spec.image);
+        let argv: Vec<_> = rank.spec.argv.iter().map(|argument| shown(argument)).collect();
+        let _ = writeln!(out, "    argv    {}", argv.join(" "));
+        for (i, (name, value)) in rank.spec.env.iter().enumerate() {
+            let _ = writeln!(out, "    {:<7} {name}={value}", if i == 0 { "env" } else { "" });
+        }
+        for (i, mount) in rank.spec.mounts.iter().enumerate() {
+            let way = if mount.read_only { "read-only" } else { "read-write" };
+            let _ = writeln!(out, "    {:<7} {} at {} ({way})", if i == 0 { "mounts" } else { "" }, mount.source, mount.target);
+        }
+        for device in &rank.spec.devices {
+            let _ = writeln!(out, "    device  {device}");
+        }
+    }
+    out
+}
+
+/// An argument in a line: a launch script is told by its first words.
+fn shown(argument: &str) -> String {
+    match argument.lines().next() {
+        Some(first) if argument.contains('\n') => format!("‹script: {} …›", first.trim_matches(['"', ' ', '.'])),
+        _ if argument.contains(' ') => format!("'{argument}'"),
+        _ => argument.to_owned(),
+    }
+}
+
+/// What differs between two specifications of a rank, in words.
+pub fn spec_differences(node: &NodeName, before: &ContainerSpec, after: &ContainerSpec) -> Vec<String> {
+    let mut found = Vec::new();
+    if before.image != after.image {
+        found.push(format!("{node}: image {} → {}", before.image, after.image));
+    }
+    if before.argv != after.argv {
+        found.push(format!("{node}: arguments {}", list_difference(&before.argv, &after.argv)));
+    }
+    for name in before.env.keys().chain(after.env.keys().filter(|name| !before.env.contains_key(*name))) {
+        let change = match (before.env.get(name), after.env.get(name)) {
+            (Some(old), Some(new)) if old != new => format!("{name}: {old} → {new}"),
+            (Some(_), None) => format!("{name} is unset"),
+            (None, Some(new)) => format!("{name}={new} is new"),
+            _ => continue,
+        };
+        found.push(format!("{node}: environment {change}"));
+    }
+    let rest = |spec: &ContainerSpec| {
+        let mounts = spec.mounts.clone();
+        (mounts, spec.devices.clone(), spec.gpus, spec.capabilities.clone(), spec.ulimits.clone())
+    };
+    if rest(before) != rest(after) {
+        found.push(format!("{node}: mounts, devices or limits"));
+    }
+    found
+}
+
+/// The part of two lists between what they share at both ends.
+fn list_difference(before: &[String], after: &[String]) -> String {
+    let front = before.iter().zip(after).take_while(|(a, b)| a == b).count();
+    let back = before[front..].iter().rev().zip(after[front..].iter().rev()).take_while(|(a, b)| a == b).count();
+    // A flag is told with its value.
+    let start = if front > 0 && before[front - 1].starts_with("--") && !before[front - 1].contains('=') { front - 1 } else { front };
+    let middle = |list: &[String]| {
+        let words: Vec<_> = list[start..list.len() - back].iter().map(|word| shown(word)).collect();
+        if words.is_empty() { "nothing".to_owned() } else { words.join(" ") }
+    };
+    format!("{} → {}", middle(before), middle(after))
+}
+
+/// A length of time for people: `6 min 31 s`.
+pub fn people(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+fn plural(count: usize, word: &str) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// Bytes for people, in powers of ten.
+pub fn size(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with two or three digits")]
+    let value = bytes as f64;
+    let (value, unit) = match bytes {
+        0..1_000 => return format!("{bytes} B"),
+        1_000..1_000_000 => (value / 1e3, "kB"),
+        1_000_000..1_000_000_000 => (value / 1e6, "MB"),
+        1_000_000_000..1_000_000_000_000 => (value / 1e9, "GB"),
+        _ => (value / 1e12, "TB"),
+    };
+    if value < 10.0 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}

@@ -1,0 +1,72 @@
+//! Where releases lie on the nodes: `~/.local/state/sparkctl/DEPLOYMENT/releases/NNNN/`, with the
+//! record and the kept logs of its ranks. Reading records is part of gathering facts.
+
+use super::{Release, ReleaseNumber};
+use crate::host::{Host, HostError, Output, Script};
+use crate::profile::DeploymentName;
+
+/// Name of a release's folder; sorts as the numbers do.
+pub fn folder(number: ReleaseNumber) -> String {
+    format!("{:04}", number.0)
+}
+
+/// Writes the record, whole or not at all; false where the same lies there already.
+pub async fn write(host: &dyn Host, release: &Release) -> Result<bool, HostError> {
+    let json = serde_json::to_vec_pretty(release).expect("a release is always JSON");
+    let script = Script::new(
+        "write-release",
+        include_str!("write-release.sh"),
+        [release.deployment.to_string(), folder(release.number)],
+    );
+    let output = succeeded(host, "write the record of the release", host.run(script.input(json)).await?)?;
+    Ok(output.trim() == "changed")
+}
+
+/// Keeps the log of a rank beside the record.
+pub async fn save_log(
+    host: &dyn Host,
+    deployment: &DeploymentName,
+    number: ReleaseNumber,
+    rank: u32,
+    log: &str,
+) -> Result<(), HostError> {
+    let script = Script::new(
+        "save-log",
+        include_str!("save-log.sh"),
+        [deployment.to_string(), folder(number), rank.to_string()],
+    );
+    succeeded(host, "keep the log", host.run(script.input(log)).await?).map(drop)
+}
+
+/// The kept logs of a release on a node: rank and text.
+pub async fn read_logs(
+    host: &dyn Host,
+    deployment: &DeploymentName,
+    number: ReleaseNumber,
+) -> Result<Vec<(u32, String)>, HostError> {
+    let script = Script::new("read-logs", include_str!("read-logs.sh"), [deployment.to_string(), folder(number)]);
+    let text = succeeded(host, "read the kept logs", host.run(script).await?)?;
+    let mut logs: Vec<(u32, String)> = Vec::new();
+    for line in text.lines() {
+        let header = line.strip_prefix("== rank-").and_then(|rest| rest.strip_suffix(".log"));
+        match (header.and_then(|rank| rank.parse().ok()), logs.last_mut()) {
+            (Some(rank), _) => logs.push((rank, String::new())),
+            (None, Some((_, log))) => {
+                log.push_str(line);
+                log.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    Ok(logs)
+}
+
+/// Standard output of a script that has to end well.
+fn succeeded(host: &dyn Host, what: &str, output: Output) -> Result<String, HostError> {
+    if output.code == Some(0) {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let why = if stderr.is_empty() { format!("exit status {:?}", output.code) } else { stderr };
+    Err(HostError::Failed { node: host.node().clone(), what: what.to_owned(), why })
+}

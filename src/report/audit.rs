@@ -1,0 +1,51 @@
+//! The record on the operator's machine: every event of a run, and at a failure the logs of all
+//! ranks and the facts, in `~/.local/state/sparkctl/DEPLOYMENT/runs/TIME-COMMAND/`.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::{Sink, json};
+use crate::event::{Event, Progress};
+
+/// Writes a run's record.
+pub struct Audit {
+    folder: PathBuf,
+    events: fs::File,
+}
+
+impl Audit {
+    /// Makes the folder of the record.
+    pub fn create(folder: PathBuf) -> std::io::Result<Self> {
+        fs::create_dir_all(&folder)?;
+        let events = fs::File::create(folder.join("events.jsonl"))?;
+        Ok(Self { folder, events })
+    }
+
+    /// Where the record lies.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn keep(&self, name: &str, content: &[u8]) {
+        // The record helps afterwards; that it cannot be written must not end the run.
+        if let Err(error) = fs::write(self.folder.join(name), content) {
+            tracing::warn!("cannot write {name} of the record: {error}");
+        }
+    }
+}
+
+impl Sink for Audit {
+    fn take(&mut self, event: &Event) {
+        match event {
+            Event::Evidence { node, rank, log, .. } => self.keep(&format!("rank-{rank}-{node}.log"), log.as_bytes()),
+            Event::Facts { facts } => {
+                self.keep("facts.json", &serde_json::to_vec_pretty(facts).expect("facts are always JSON"));
+            }
+            // Bytes come many times a second and say nothing afterwards.
+            Event::Progress { progress: Progress::Bytes { .. }, .. } => return,
+            _ => {}
+        }
+        let _ = writeln!(self.events, "{}", json::line(event));
+    }
+}

@@ -1,0 +1,272 @@
+//! A run for people: on a terminal a calm block with bars while something moves; elsewhere a line a
+//! change of state, and one every half minute that says what is waited for.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use jiff::Timestamp;
+
+use super::Sink;
+use crate::event::{Event, Failure, Progress, RunOutcome};
+use crate::plan::StageKind;
+use crate::plan::check::{Finding, Severity};
+use crate::plan::render::{people, size};
+use crate::profile::NodeName;
+
+/// How a run is shown.
+pub struct Terminal {
+    began: Instant,
+    /// Bars are drawn; else every line carries the time.
+    live: Option<MultiProgress>,
+    bars: BTreeMap<NodeName, ProgressBar>,
+    /// The last progress of each node that was written as a line, so that only changes are.
+    said: BTreeMap<NodeName, String>,
+    last: BTreeMap<NodeName, String>,
+    stage: Option<StageKind>,
+    quiet: bool,
+    verbose: bool,
+    /// Where the record of the run lies.
+    record: Option<PathBuf>,
+}
+
+impl Terminal {
+    /// `live` draws bars, for a terminal; `quiet` tells failures and the outcome only.
+    pub fn new(live: bool, quiet: bool, verbose: bool, record: Option<PathBuf>) -> Self {
+        Self {
+            began: Instant::now(),
+            live: (live && !quiet).then(MultiProgress::new),
+            bars: BTreeMap::new(),
+            said: BTreeMap::new(),
+            last: BTreeMap::new(),
+            stage: None,
+            quiet,
+            verbose,
+            record,
+        }
+    }
+
+    /// A line on standard error, above the bars where there are any.
+    fn line(&self, text: &str) {
+        match &self.live {
+            Some(bars) => {
+                let _ = bars.println(text);
+            }
+            None => {
+                let _ = writeln!(std::io::stderr(), "{text}");
+            }
+        }
+    }
+
+    /// A change of state: with the time where lines are all there is.
+    fn state(&self, mark: &str, text: &str) {
+        if self.quiet {
+            return;
+        }
+        if self.live.is_some() {
+            self.line(&format!("  {mark} {text}"));
+        } else {
+            let time = Timestamp::now().strftime("%H:%M:%S");
+            self.line(&format!("{time} +{}s {text}", self.began.elapsed().as_secs()));
+        }
+    }
+
+    fn progress(&mut self, stage: StageKind, node: &NodeName, progress: &Progress) {
+        let (text, fraction) = match progress {
+            Progress::Bytes { done, total } => {
+                #[expect(clippy::cast_precision_loss, reason = "a bar's length")]
+                let fraction = if *total == 0 { 1.0 } else { *done as f32 / *total as f32 };
+                (format!("{} of {}", size(*done), size(*total)), Some(fraction.min(1.0)))
+            }
+            Progress::Engine { stage, figure, fraction } => {
+                (figure.as_ref().map_or_else(|| stage.clone(), |figure| format!("{stage} {figure}")), *fraction)
+            }
+        };
+        self.last.insert(node.clone(), text.clone());
+        if self.quiet {
+            return;
+        }
+        if let Some(bars) = &self.live {
+            let bar = self.bars.entry(node.clone()).or_insert_with(|| {
+                let style = ProgressStyle::with_template("      {prefix:<16} {msg:<34} {bar:20} {elapsed:>4}");
+                let bar = bars.add(ProgressBar::new(1000));
+                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("█▉░"));
+                bar.set_prefix(node.to_string());
+                bar.enable_steady_tick(Duration::from_secs(1));
+                bar
+            });
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bar of 1000 parts")]
+            bar.set_position((fraction.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as u64);
+            bar.set_message(text);
+        } else if let Progress::Engine { stage: words, .. } = progress
+            && self.said.get(node) != Some(words)
+        {
+            // Figures change many times a second: a line a stage, the figure with the half-minute's line.
+            self.said.insert(node.clone(), words.clone());
+            self.state("", &format!("{stage} {node}: {text}"));
+        }
+    }
+
+    fn clear_bars(&mut self) {
+        for bar in std::mem::take(&mut self.bars).into_values() {
+            bar.finish_and_clear();
+        }
+        self.last.clear();
+        self.said.clear();
+    }
+
+    fn failure(&mut self, failure: &Failure) {
+        self.clear_bars();
+        for line in failure_lines(failure) {
+            self.line(&line);
+        }
+    }
+
+    fn outcome(&mut self, deployment: &str, outcome: &RunOutcome) {
+        self.clear_bars();
+        let text = outcome_line(deployment, outcome);
+        let failed = !matches!(
+            outcome,
+            RunOutcome::NothingToDo { .. } | RunOutcome::Deployed { .. } | RunOutcome::Stopped { .. }
+        );
+        if let RunOutcome::Refused { findings } = outcome {
+            for line in finding_lines(findings) {
+                self.line(&line);
+            }
+        }
+        if let RunOutcome::Unreachable { errors, hints, .. } = outcome {
+            for error in errors {
+                self.line(&format!("error: {error}"));
+            }
+            for hint in hints {
+                self.line(&format!("hint:  {hint}"));
+            }
+        }
+        if failed {
+            self.line(&text);
+            if let Some(record) = &self.record {
+                self.line(&format!("record: {}", record.display()));
+            }
+        } else {
+            let mut out = std::io::stdout().lock();
+            let _ = writeln!(out, "{text}");
+        }
+    }
+}
+
+impl Sink for Terminal {
+    fn take(&mut self, event: &Event) {
+        match event {
+            Event::Planned { plan } if plan.is_empty() => {}
+            Event::Planned { plan } => {
+                let release = plan.release.map_or_else(|| "stop".to_owned(), |n| format!("release {n}"));
+                self.state("", &format!("{} · {release}", plan.deployment));
+                for difference in plan.differences.iter().filter(|_| plan.running.is_some()) {
+                    self.state("·", difference);
+                }
+            }
+            Event::StageStarted { stage } => {
+                self.stage = Some(*stage);
+                if self.live.is_none() {
+                    self.state("", &format!("{stage}: begun"));
+                }
+            }
+            Event::StepDone { stage, what, changed, .. } => {
+                if self.verbose {
+                    let changed = if *changed { "" } else { " (was so already)" };
+                    self.state("·", &format!("{stage}: {what}{changed}"));
+                }
+            }
+            Event::Progress { stage, node, progress } => self.progress(*stage, node, progress),
+            Event::StageDone { stage, detail, took } => {
+                self.clear_bars();
+                let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+                self.state("✓", &format!("{stage:<8} {}{detail}", people(*took)));
+            }
+            Event::Warning { finding } => self.state("!", &format!("warning: {finding}")),
+            Event::Evidence { .. } | Event::Facts { .. } => {}
+            Event::Failed { failure } => self.failure(failure),
+            Event::Restoring { release } => {
+                self.line(&format!("restoring release {release} (interrupt once more to leave things as they are)"));
+            }
+            Event::Finished { deployment, outcome } => self.outcome(deployment.as_str(), outcome),
+        }
+    }
+
+    fn quiet(&mut self) {
+        if self.live.is_some() {
+            return;
+        }
+        let Some(stage) = self.stage else { return };
+        let last: Vec<_> = self.last.iter().map(|(node, text)| format!("{node}: {text}")).collect();
+        let what = if last.is_empty() { "still at it".to_owned() } else { last.join("; ") };
+        self.state("", &format!("{stage} {what}"));
+    }
+}
+
+/// A failure as people read it: what failed, the telling lines, cause and hint.
+pub fn failure_lines(failure: &Failure) -> Vec<String> {
+    let mut lines = vec![format!("error: {}", failure.chain.join(": "))];
+    let mut hints = failure.hints.clone();
+    if let Some(diagnosis) = &failure.diagnosis {
+        for telling in &diagnosis.telling {
+            let time = telling.time.map_or_else(String::new, |time| format!("  {}", time.strftime("%H:%M:%S")));
+            lines.push(format!("  {}  {}{time}", telling.node, telling.text));
+        }
+        let cause = diagnosis.cause.clone();
+        lines.push(format!("cause: {}", cause.unwrap_or_else(|| "unknown: no line of the logs is one that sparkctl knows".to_owned())));
+        hints.extend(diagnosis.hint.clone());
+    }
+    lines.extend(hints.into_iter().map(|hint| format!("hint:  {hint}")));
+    lines
+}
+
+/// Findings as people read them, errors last, where the eye is.
+pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
+    let mut findings: Vec<_> = findings.iter().collect();
+    findings.sort_by_key(|finding| finding.severity);
+    let mut lines = Vec::new();
+    for finding in findings {
+        let word = if finding.severity == Severity::Error { "error" } else { "warning" };
+        lines.push(format!("{word}: {finding}"));
+        lines.extend(finding.hint.iter().map(|hint| format!("  hint: {hint}")));
+    }
+    lines
+}
+
+/// The last line of a run.
+pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
+    match outcome {
+        RunOutcome::NothingToDo { release: Some(release), endpoint } => {
+            let at = endpoint.as_ref().map_or_else(String::new, |endpoint| format!(" at {endpoint}"));
+            format!("{deployment} release {release} serves{at}: already deployed, nothing to do")
+        }
+        RunOutcome::NothingToDo { release: None, .. } => format!("{deployment}: nothing runs, nothing to do"),
+        RunOutcome::Deployed { release, endpoint, outage_seconds } => {
+            let outage = outage_seconds
+                .map_or_else(String::new, |seconds| format!(" (outage {})", people(Duration::from_secs_f64(seconds))));
+            format!("{deployment} release {release} serves at {endpoint}{outage}")
+        }
+        RunOutcome::Stopped { release } => {
+            let which = release.map_or_else(String::new, |release| format!(" (release {release})"));
+            format!("{deployment} stopped{which}; the logs are kept on the nodes")
+        }
+        RunOutcome::Refused { .. } => format!("{deployment}: refused, nothing was changed"),
+        RunOutcome::Locked { holder } => {
+            format!("{deployment}: another operation holds the lock: {holder}; nothing was changed")
+        }
+        RunOutcome::Unreachable { state, .. } => format!("{deployment}: {state}"),
+        RunOutcome::Unchanged { serving: Some(release) } => format!("{deployment}: failed; release {release} still serves, untouched"),
+        RunOutcome::Unchanged { serving: None } => format!("{deployment}: failed before anything was started; nothing serves"),
+        RunOutcome::Restored { failed, release } => {
+            format!("restored: release {release} serves again, verified; release {failed} failed")
+        }
+        RunOutcome::Down { failed, why } => {
+            let which = failed.map_or_else(String::new, |failed| format!("release {failed} failed and "));
+            format!("{deployment}: {which}nothing serves: {why}")
+        }
+        RunOutcome::Interrupted { state } => format!("{deployment}: interrupted; {state}"),
+    }
+}

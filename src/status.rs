@@ -1,0 +1,280 @@
+//! The status of a deployment, rank by rank, from what the nodes answered just now. The judgement is
+//! pure; the questions beyond facts (endpoint, Ray) are asked by [`ask`].
+//!
+//! What could not be asked is `unknown`, never `down`.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::cluster::facts::{ContainerState, Gpu, NodeFacts};
+use crate::cluster::gather;
+use crate::container::container_name;
+use crate::execute::{Hosts, readiness};
+use crate::host::{Host, HostError, Script};
+use crate::plan::{Endpoint, planner};
+use crate::profile::{NodeName, Profile};
+use crate::release::ReleaseNumber;
+
+/// How long the endpoint may take for one token before it counts as not answering.
+const PROBE_LIMIT: Duration = Duration::from_secs(20);
+
+/// What a deployment is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// Every rank runs, and the endpoint completed a request just now.
+    Serving,
+    /// Every rank runs; the endpoint does not answer yet, and the release was never ready.
+    Starting,
+    /// Something that should be there is not.
+    Degraded,
+    /// No rank runs.
+    Stopped,
+    /// Not every node could be asked.
+    Unknown,
+}
+
+/// A deployment as it is.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    pub deployment: String,
+    pub health: Health,
+    pub release: Option<ReleaseNumber>,
+    pub endpoint: String,
+    pub ranks: Vec<RankStatus>,
+    pub ray: Option<RayStatus>,
+    pub load: Option<Load>,
+    /// The last probe: seconds of a one-token completion, or why there was none.
+    pub probe: Option<Result<f64, String>>,
+    /// What is wrong, and what to do, in words.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+/// One rank.
+#[derive(Debug, Clone, Serialize)]
+pub struct RankStatus {
+    pub rank: usize,
+    pub node: NodeName,
+    pub role: &'static str,
+    pub fabric: Ipv4Addr,
+    /// `None` where the node could not be asked.
+    pub container: Option<Option<ContainerState>>,
+    /// Why the node could not be asked.
+    pub unknown: Option<String>,
+    /// Bytes of the node: used and in all.
+    pub memory: Option<(u64, u64)>,
+    pub gpu: Option<Gpu>,
+}
+
+/// What Ray counts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RayStatus {
+    pub alive: BTreeSet<Ipv4Addr>,
+    pub wanted: BTreeSet<Ipv4Addr>,
+}
+
+/// What the engine says of its load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Load {
+    pub running: Option<f64>,
+    pub waiting: Option<f64>,
+    /// Part of the KV cache in use, 0 to 1.
+    pub kv_cache: Option<f64>,
+}
+
+impl Status {
+    /// Whether everything is as it should be.
+    pub fn is_well(&self) -> bool {
+        self.health == Health::Serving && self.problems.is_empty()
+    }
+}
+
+/// Asks every node, the endpoint and Ray. `unreachable` are the nodes that could not be connected to.
+pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, String)]) -> Status {
+    let request = gather::Request { deployment: profile.name.clone(), model_path: profile.model.path.clone() };
+    let looks = profile.cluster.nodes.iter().map(|node| async {
+        match hosts.get(&node.name) {
+            Some(host) => gather::gather(host.as_ref(), &request).await.map_err(|error| reason(&error)),
+            None => Err(unreachable.iter().find(|(name, _)| name == &node.name).map_or_else(String::new, |(_, why)| why.clone())),
+        }
+    });
+    let seen: Vec<Result<NodeFacts, String>> = join_all(looks).await;
+    let facts: Vec<NodeFacts> = seen.iter().filter_map(|facts| facts.as_ref().ok().cloned()).collect();
+    // What runs may be of another profile than the one at hand: its own record says where it answers.
+    let running = planner::running(&profile.name, &facts);
+    let recorded = running.and_then(|number| planner::release_numbered(number, &facts));
+    let served = recorded.as_ref().map_or(profile, |release| &release.profile);
+    let endpoint = Endpoint { port: served.serve.port.get(), model: served.served_name().to_owned() };
+    let head = hosts.get(&served.head().name);
+    let (probe, load, ray) = match head {
+        Some(head) if running.is_some() => {
+            let head = head.as_ref();
+            let (probe, load, ray) = tokio::join!(probe(head, &endpoint), load(head, &endpoint), ray(head, served));
+            (Some(probe), load, ray)
+        }
+        _ => (None, None, None),
+    };
+    judge(served, seen, running, probe, load, ray)
+}
+
+fn reason(error: &HostError) -> String {
+    crate::operation::chain(error).join(": ")
+}
+
+async fn probe(head: &dyn Host, endpoint: &Endpoint) -> Result<f64, String> {
+    let began = Instant::now();
+    match readiness::complete(head, endpoint, PROBE_LIMIT).await {
+        Ok(answer) if answer.status == 200 => Ok(began.elapsed().as_secs_f64()),
+        Ok(answer) => {
+            let body: String = String::from_utf8_lossy(&answer.body).chars().take(200).collect();
+            Err(format!("HTTP {}: {body}", answer.status))
+        }
+        Err(error) => Err(reason(&error)),
+    }
+}
+
+async fn load(head: &dyn Host, endpoint: &Endpoint) -> Option<Load> {
+    let answer = head.http(endpoint.port, "/metrics", None, Duration::from_secs(5)).await.ok()?;
+    (answer.status == 200).then(|| parse_load(&String::from_utf8_lossy(&answer.body)))
+}
+
+/// The gauges of a Prometheus text that say how loaded vLLM is.
+fn parse_load(metrics: &str) -> Load {
+    let gauge = |name: &str| {
+        let line = metrics.lines().find(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+        })?;
+        line.rsplit(' ').next()?.parse().ok()
+    };
+    Load {
+        running: gauge("vllm:num_requests_running"),
+        waiting: gauge("vllm:num_requests_waiting"),
+        kv_cache: gauge("vllm:kv_cache_usage_perc"),
+    }
+}
+
+/// Live nodes of the Ray cluster, asked in the head's container.
+async fn ray(head: &dyn Host, profile: &Profile) -> Option<RayStatus> {
+    if profile.cluster.nodes.len() < 2 {
+        return None;
+    }
+    let name = container_name(&profile.name, 0);
+    let address = format!("{}:{}", profile.head().fabric, crate::engine::RAY_PORT);
+    let script = Script::new("ray-nodes", include_str!("engine/ray_nodes.sh"), [name, address]);
+    let output = head.run(script.timeout(Duration::from_secs(30))).await.ok().filter(|output| output.code == Some(0))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(RayStatus {
+        alive: text.split_whitespace().filter_map(|word| word.parse().ok()).collect(),
+        wanted: profile.cluster.nodes.iter().map(|node| node.fabric).collect(),
+    })
+}
+
+/// What the answers amount to. Pure.
+fn judge(
+    profile: &Profile,
+    seen: Vec<Result<NodeFacts, String>>,
+    release: Option<ReleaseNumber>,
+    probe: Option<Result<f64, String>>,
+    load: Option<Load>,
+    ray: Option<RayStatus>,
+) -> Status {
+    let mut problems = Vec::new();
+    let restart = format!("sparkctl deploy PROFILE, or sparkctl rollback {}", profile.name);
+    let mut ranks = Vec::new();
+    for (rank, (node, seen)) in profile.cluster.nodes.iter().zip(&seen).enumerate() {
+        let role = if rank == 0 { "head" } else { "worker" };
+        let name = u32::try_from(rank).map(|rank| container_name(&profile.name, rank)).unwrap_or_default();
+        let container = seen.as_ref().ok().map(|facts| {
+            facts.ours(&profile.name).find(|(container, _)| container.name == name).map(|(container, _)| container.clone())
+        });
+        if release.is_some() {
+            let what = match &container {
+                None => None,
+                Some(None) => Some("has no container".to_owned()),
+                Some(Some(container)) if !container.state.running => Some(format!("ended: {}", ended(&container.state))),
+                Some(Some(container)) if container.restarts > 0 => {
+                    Some(format!("was restarted by Docker {} times", container.restarts))
+                }
+                Some(Some(_)) => None,
+            };
+            if let Some(what) = what {
+                problems.push(Problem { message: format!("rank {rank} ({}) {what}", node.name), hint: Some(restart.clone()) });
+            }
+        }
+        ranks.push(RankStatus {
+            rank,
+            node: node.name.clone(),
+            role,
+            fabric: node.fabric,
+            container: container.map(|container| container.map(|container| container.state)),
+            unknown: seen.as_ref().err().cloned(),
+            memory: seen.as_ref().ok().map(|facts| {
+                (facts.system.memory_total.saturating_sub(facts.system.memory_available), facts.system.memory_total)
+            }),
+            gpu: seen.as_ref().ok().and_then(|facts| facts.gpus.first().cloned()),
+        });
+    }
+    let outcome = seen.iter().flatten().flat_map(|facts| &facts.releases).find(|r| Some(r.number) == release).map(|r| &r.outcome);
+    let never_ready = outcome == Some(&crate::release::Outcome::Begun);
+    if let Some(Err(why)) = &probe {
+        problems.push(Problem { message: format!("the endpoint does not complete a request: {why}"), hint: None });
+    }
+    if let Some(ray) = &ray {
+        let missing: Vec<_> = ray.wanted.difference(&ray.alive).map(ToString::to_string).collect();
+        if !missing.is_empty() {
+            problems.push(Problem { message: format!("Ray does not count {}", missing.join(", ")), hint: None });
+        }
+    }
+    let unknown = seen.iter().any(Result::is_err);
+    let all_run = ranks.iter().all(|rank| matches!(&rank.container, Some(Some(state)) if state.running));
+    let health = match (release, &probe) {
+        (Some(_), Some(Ok(_))) if all_run && problems.is_empty() => Health::Serving,
+        (Some(_), Some(Err(_))) if all_run && never_ready => Health::Starting,
+        (Some(_), _) if unknown && problems.iter().all(|problem| problem.message.starts_with("the endpoint")) => Health::Unknown,
+        (Some(_), _) => Health::Degraded,
+        (None, _) if unknown => Health::Unknown,
+        (None, _) => Health::Stopped,
+    };
+    Status {
+        deployment: profile.name.to_string(),
+        health,
+        release,
+        endpoint: profile.endpoint(),
+        ranks,
+        ray,
+        load,
+        probe,
+        problems,
+    }
+}
+
+/// How a container ended, for people.
+pub fn ended(state: &ContainerState) -> String {
+    let how = match (state.oom_killed, state.exit_code) {
+        (true, _) => "out of memory".to_owned(),
+        (false, 137) => "exit status 137: killed".to_owned(),
+        (false, code) => format!("exit status {code}"),
+    };
+    match state.finished {
+        Some(at) => format!("{how}, at {}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
+        None => how,
+    }
+}
+
+/// Since when, for people.
+pub fn since(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
+    crate::plan::render::people(Duration::from_secs(seconds.unsigned_abs()))
+}
