@@ -1,2 +1,3 @@
 //! sparkctl
+pub mod config;
 pub mod profile;
