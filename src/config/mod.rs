@@ -115,7 +115,12 @@ fn fit<T: DeserializeOwned>(mut tree: Node) -> Result<T, Vec<Mistake>> {
             }
             Err(error) => {
                 let path = steps(error.path());
-                if !mend(&mut tree, path, error.into_inner(), &mut mistakes, &mut missing) {
+                let wrong = error.into_inner();
+                if !mend(&mut tree, path.clone(), wrong.clone(), &mut mistakes, &mut missing) {
+                    if mistakes.is_empty() && missing.is_empty() {
+                        let (message, _) = words::value(&wrong, &Node::stand_in());
+                        mistakes.push(Mistake::new(tree::written(&path), message));
+                    }
                     break;
                 }
             }
@@ -153,13 +158,16 @@ fn mend(
             path.pop();
             let Some(Node { value: Value::Map(map), .. }) = tree.at(&path) else { return false };
             let Some(index) = map.iter().position(|(name, _)| *name == key) else { return false };
-            let (_, node) = map.remove(index);
+            let place = map[index].1.key.unwrap_or(map[index].1.place);
             let section = tree::written(&path);
             let (message, help) = words::unknown_key(&key, &section, known);
+            match words::nearest(&key, known).filter(|near| map.iter().all(|(name, _)| name != near)) {
+                // So that the right key isn't missing, and what is in it is looked at.
+                Some(near) => near.clone_into(&mut map[index].0),
+                None => drop(map.remove(index)),
+            }
             path.push(Step::Key(key));
-            mistakes.push(
-                Mistake::new(tree::written(&path), message).at(node.key.unwrap_or(node.place)).help_if(help),
-            );
+            mistakes.push(Mistake::new(tree::written(&path), message).at(place).help_if(help));
         }
         Wrong::MissingKey(key) => {
             let is_root = path.is_empty();

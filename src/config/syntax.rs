@@ -15,14 +15,16 @@ pub(super) fn mistake(error: &ScanError, lines: &[&str]) -> Mistake {
             .at(place)
             .help("replace the tab by spaces");
     }
-    if let Some(place) = colon_without_space(line, lines) {
+    let place = Place { line, column, width: 1 };
+    let info = error.info();
+    let has = |words: &[&str]| words.iter().any(|word| info.contains(word));
+    if has(&["mapping values are not allowed", "simple key expect"])
+        && let Some(place) = colon_without_space(line, lines)
+    {
         return Mistake::new("", "a `:` after a key needs a space behind it")
             .at(place)
             .help("write `key: value`");
     }
-    let place = Place { line, column, width: 1 };
-    let info = error.info();
-    let has = |words: &[&str]| words.iter().any(|word| info.contains(word));
     let (message, help) = if has(&["quoted scalar, found unexpected", "indentation in quoted"]) {
         ("a quote is opened here and not closed", "close the quote on the same line")
     } else if has(&["unknown anchor"]) {

@@ -157,14 +157,14 @@ fn remedy(expected: &str, node: &Node) -> Option<String> {
             Some(format!("write `{}`", percent / 100.0))
         }
         _ if expected.starts_with("a duration") && !is_text => {
-            Some(format!("say the unit too, e.g. `{text}s` for seconds or `{text}m` for minutes"))
+            Some(format!("say the unit too: `{text}s` for seconds, `m` for minutes, `h` for hours"))
         }
         _ => None,
     }
 }
 
 /// The word of `known` that was meant by `word`, if one is near enough.
-fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word: String = word.chars().take(60).collect::<String>().to_lowercase().replace(['-', ' '], "_");
     known
         .iter()

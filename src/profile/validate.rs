@@ -57,7 +57,7 @@ impl Problems {
 fn cluster(profile: &Profile, problems: &mut Problems) {
     let nodes = &profile.cluster.nodes;
     if let Some(user) = &profile.cluster.user
-        && let Some(why) = no_ssh_word(user)
+        && let Some(why) = no_ssh_word(user, "")
     {
         problems.add("cluster.user", format!("`{user}` cannot be a user: {why}"), "");
     }
@@ -98,7 +98,7 @@ fn cluster(profile: &Profile, problems: &mut Problems) {
 /// `host` becomes an argument of `ssh`.
 fn host(node: &Node, path: &str, problems: &mut Problems) {
     let host = &node.host;
-    if let Some(why) = no_ssh_word(host) {
+    if let Some(why) = no_ssh_word(host, "$\\") {
         problems.add(path, format!("`{host}` cannot be a host: {why}"), "");
     } else if let Some((user, name)) = host.rsplit_once('@') {
         let hint =
@@ -119,15 +119,16 @@ fn host(node: &Node, path: &str, problems: &mut Problems) {
     }
 }
 
-/// Why `text` can be neither a user nor a host for `ssh`, which refuses these itself, some of them only since 2023.
-fn no_ssh_word(text: &str) -> Option<&'static str> {
+/// Why `text` cannot be a user or a host for `ssh`. New releases of it refuse these themselves; older ones hand them
+/// to a shell where the configuration says so. `also` has further characters that are refused.
+fn no_ssh_word(text: &str, also: &str) -> Option<&'static str> {
     if text.is_empty() {
         Some("it is empty")
     } else if text.starts_with('-') {
         Some("it begins with `-`, and ssh would take it for an option")
     } else if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
         Some("it has white space or a control character in it")
-    } else if text.contains(|c: char| "'`\"$\\;&|<>(){}".contains(c)) {
+    } else if text.contains(|c: char| "'`\";&|<>(){}".contains(c) || also.contains(c)) {
         Some("it has a character in it that a shell would act on")
     } else {
         None
@@ -210,17 +211,22 @@ fn engine(profile: &Profile, problems: &mut Problems) {
     not_available_yet(engine, problems);
     tensor_parallel(engine.tensor_parallel, profile.cluster.nodes.len(), problems);
     if engine.context_length == Some(0) {
-        problems.add("engine.context_length", "has to be at least 1", "leave it out for the model's own");
+        problems.add(
+            "engine.context_length",
+            "`context_length` has to be at least 1",
+            "leave it out for the model's own",
+        );
     }
     if let Some(fraction) = engine.memory_fraction
         && !(fraction > 0.0 && fraction <= 1.0)
     {
+        let message = format!("`memory_fraction` has to be more than 0 and at most 1, not {fraction}");
         let hint = if fraction > 1.0 && fraction <= 100.0 {
             format!("write `{}` for {fraction} %", fraction / 100.0)
         } else {
             String::new()
         };
-        problems.add("engine.memory_fraction", "has to be more than 0, and at most 1", &hint);
+        problems.add("engine.memory_fraction", message, &hint);
     }
     for (field, parser) in
         [("reasoning_parser", &engine.reasoning_parser), ("tool_parser", &engine.tool_parser)]
@@ -255,16 +261,16 @@ fn tensor_parallel(wanted: u32, nodes: usize, problems: &mut Problems) {
     let there_are =
         if gpus == 1 { "1 node with one GPU".to_owned() } else { format!("{gpus} nodes with one GPU each") };
     if wanted == 0 {
-        problems.add(path, "has to be at least 1", "");
+        problems.add(path, "`tensor_parallel` has to be at least 1", "");
     } else if gpus == 0 {
         // Said already: there are no nodes.
     } else if wanted > gpus {
-        let message = format!("{wanted} is larger than the GPUs there are: {there_are}");
+        let message = format!("`tensor_parallel` {wanted} is larger than the GPUs there are: {there_are}");
         problems.add(path, message, &format!("set it to {gpus}, or add nodes"));
     } else if wanted < gpus {
         let idle = gpus - wanted;
         let word = if idle == 1 { "node" } else { "nodes" };
-        let message = format!("{wanted} would leave {idle} {word} idle: {there_are}");
+        let message = format!("`tensor_parallel` {wanted} would leave {idle} {word} idle: {there_are}");
         problems.add(path, message, &format!("set it to {gpus}, or take {idle} {word} out"));
     }
 }
@@ -275,7 +281,7 @@ fn args(engine: &Engine, problems: &mut Problems) {
         let end = arg.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(arg.len());
         let (flag, rest) = arg.split_at(end);
         if arg.contains('\0') {
-            problems.add(path, "has a NUL character in it", "");
+            problems.add(path, "a NUL character cannot be in it", "");
         } else if let Some(reserved) = named(reserved_args(engine.kind), &flag_name(flag)) {
             problems.add(path, format!("sparkctl sets `{flag}` itself"), reserved.instead);
         } else if flag.starts_with('-') && rest.starts_with(char::is_whitespace) {
@@ -299,7 +305,7 @@ fn env(engine: &Engine, problems: &mut Problems) {
         } else if let Some(reserved) = named(reserved_env(engine.kind), name) {
             problems.add_in_key(path, format!("sparkctl sets `{name}` itself"), reserved.instead);
         } else if value.contains('\0') {
-            problems.add(path, "has a NUL character in it", "");
+            problems.add(path, "a NUL character cannot be in it", "");
         }
     }
 }
@@ -336,7 +342,11 @@ fn no_value(text: &str) -> Option<&'static str> {
 fn times(profile: &Profile, problems: &mut Problems) {
     for (field, time) in [("timeout", profile.ready.timeout), ("stall", profile.ready.stall)] {
         if time == Duration::ZERO {
-            problems.add(format!("ready.{field}"), "has to be longer than 0", "write it like `45m`");
+            problems.add(
+                format!("ready.{field}"),
+                format!("`{field}` has to be longer than 0"),
+                "write it like `45m`",
+            );
         }
     }
 }
@@ -347,7 +357,7 @@ fn bench(profile: &Profile, problems: &mut Problems) {
         if *requests == 0 {
             problems.add(
                 format!("bench.concurrency[{index}]"),
-                "has to be at least 1",
+                "a benchmark has at least 1 request at once",
                 "take it out of the list",
             );
         }
@@ -355,7 +365,7 @@ fn bench(profile: &Profile, problems: &mut Problems) {
     for (field, tokens) in [("input_tokens", bench.input_tokens), ("output_tokens", bench.output_tokens)] {
         if tokens == 0 {
             let hint = "write `concurrency: []` for no benchmark";
-            problems.add(format!("bench.{field}"), "has to be at least 1", hint);
+            problems.add(format!("bench.{field}"), format!("`{field}` has to be at least 1"), hint);
         }
     }
     let request = u64::from(bench.input_tokens) + u64::from(bench.output_tokens);
