@@ -10,7 +10,19 @@
 //! binary and tests can share it; its interface makes no promises.
 
 pub mod profile;
+pub mod config;
 pub mod cluster;
 pub mod container;
+pub mod engine;
 pub mod release;
+pub mod plan;
 pub mod host;
+pub mod transfer;
+pub mod event;
+pub mod execute;
+pub mod diagnose;
+pub mod operation;
+pub mod status;
+pub mod report;
+pub mod error;
+pub mod cli;

@@ -1,15 +1,31 @@
 //! Durations as people write them in a profile: `45m`, `90s`, `1h30m`. No fractions, no bare numbers.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serializer, de::Error};
+use serde::de::{Deserializer, Error, Visitor};
+use serde::ser::Serializer;
 
 pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&write(*value))
 }
 
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    deserializer.deserialize_string(AsWritten)
+}
+
+struct AsWritten;
+
+impl Visitor<'_> for AsWritten {
+    type Value = Duration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration like `45m`")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+        parse(text).map_err(E::custom)
+    }
 }
 
 /// The shortest way to write whole seconds.

@@ -6,6 +6,7 @@
 //! places in the file and snippets are `config`'s; what can be wrong beyond types is `validate`'s.
 
 mod duration;
+mod reserved;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -353,7 +354,11 @@ impl TryFrom<u64> for FormatVersion {
     type Error = String;
 
     fn try_from(version: u64) -> Result<Self, String> {
-        if version == 1 { Ok(Self) } else { Err(format!("this sparkctl reads profiles of version 1, not {version}")) }
+        if version == 1 {
+            Ok(Self)
+        } else {
+            Err(format!("this sparkctl reads profiles of version 1, not {version}"))
+        }
     }
 }
 

@@ -1,6 +1,17 @@
 //! What can be wrong with a profile beyond types: found all at once, each with the field it is at.
+//!
+//! Only what cannot work is refused, and only what the profile itself shows. Whether the nodes exist, the
+//! model fits and the image is there are questions for the nodes.
 
-use super::Profile;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use super::reserved::{Reserved, reserved_args, reserved_env};
+use super::{Engine, EngineKind, Launch, Model, Node, Profile};
+
+/// The port on the head where the Ray cluster's nodes meet.
+const RAY_PORT: u16 = 6379;
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,9 +22,363 @@ pub struct Problem {
     pub message: String,
     /// What to do, where there is something to say beyond the message.
     pub hint: Option<String>,
+    /// Whether it is the field's key that is wrong, and not its value.
+    pub is_in_key: bool,
 }
 
 /// Every problem of `profile`, in the order of the fields; none means that it may be planned.
-pub fn validate(_profile: &Profile) -> Vec<Problem> {
-    Vec::new()
+pub fn validate(profile: &Profile) -> Vec<Problem> {
+    let mut problems = Problems(Vec::new());
+    cluster(profile, &mut problems);
+    model(&profile.model, &mut problems);
+    engine(profile, &mut problems);
+    serve(profile, &mut problems);
+    times(profile, &mut problems);
+    bench(profile, &mut problems);
+    problems.0
 }
+
+struct Problems(Vec<Problem>);
+
+impl Problems {
+    fn add(&mut self, path: impl Into<String>, message: impl Into<String>, hint: &str) {
+        let hint = (!hint.is_empty()).then(|| hint.to_owned());
+        self.0.push(Problem { path: path.into(), message: message.into(), hint, is_in_key: false });
+    }
+
+    fn add_in_key(&mut self, path: String, message: String, hint: &str) {
+        self.add(path, message, hint);
+        if let Some(last) = self.0.last_mut() {
+            last.is_in_key = true;
+        }
+    }
+}
+
+fn cluster(profile: &Profile, problems: &mut Problems) {
+    let nodes = &profile.cluster.nodes;
+    if let Some(user) = &profile.cluster.user
+        && let Some(why) = no_ssh_word(user, "")
+    {
+        problems.add("cluster.user", format!("`{user}` cannot be a user: {why}"), "");
+    }
+    if nodes.is_empty() {
+        problems.add("cluster.nodes", "there are no nodes", "list at least one; the first is the head");
+    }
+    let mut names = BTreeMap::new();
+    let mut hosts = BTreeMap::new();
+    let mut fabrics = BTreeMap::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let at = |field: &str| format!("cluster.nodes[{index}].{field}");
+        if names.insert(&node.name, index).is_some() {
+            problems.add(at("name"), format!("two nodes are called `{}`", node.name), "");
+        }
+        host(node, &at("host"), problems);
+        if let Some(other) = hosts.insert(node.host.to_lowercase(), &node.name) {
+            let name = &node.name;
+            if node.is_local() {
+                let message =
+                    format!("`{name}` and `{other}` are both `local`, and only one node can be this machine");
+                problems.add(at("host"), message, "");
+            } else {
+                let message = format!("`{name}` and `{other}` have the same host `{}`", node.host);
+                problems.add(at("host"), message, "each node is a machine of its own");
+            }
+        }
+        if let Some(what) = no_machine(node.fabric) {
+            let message = format!("`{}` is {what}, and no other node can reach a machine by it", node.fabric);
+            problems.add(at("fabric"), message, "write the node's own address on the fast network");
+        } else if let Some(other) = fabrics.insert(node.fabric, &node.name) {
+            let message =
+                format!("`{}` and `{other}` have the same fabric address `{}`", node.name, node.fabric);
+            problems.add(at("fabric"), message, "");
+        }
+    }
+}
+
+/// `host` becomes an argument of `ssh`.
+fn host(node: &Node, path: &str, problems: &mut Problems) {
+    let host = &node.host;
+    if let Some(why) = no_ssh_word(host, "$\\") {
+        problems.add(path, format!("`{host}` cannot be a host: {why}"), "");
+    } else if let Some((user, name)) = host.rsplit_once('@') {
+        let hint =
+            format!("write `{name}` here, and `{user}` as `cluster.user` or in your ssh configuration");
+        problems.add(path, format!("`{host}` has a user in it"), &hint);
+    } else if is_this_machine(host) {
+        problems.add(path, format!("`{host}` is this machine"), "write `host: local` for this machine");
+    } else if let Some((name, port)) = host.split_once(':')
+        && port.bytes().all(|b| b.is_ascii_digit())
+    {
+        let hint =
+            format!("write `{name}`, and the port in your ssh configuration (`Host {name}`, `Port {port}`)");
+        problems.add(
+            path,
+            format!("`{host}` has a port in it, and ssh takes it for a part of the name"),
+            &hint,
+        );
+    }
+}
+
+/// Why `text` cannot be a user or a host for `ssh`. New releases of it refuse these themselves; older ones hand them
+/// to a shell where the configuration says so. `also` has further characters that are refused.
+fn no_ssh_word(text: &str, also: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        Some("it is empty")
+    } else if text.starts_with('-') {
+        Some("it begins with `-`, and ssh would take it for an option")
+    } else if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        Some("it has white space or a control character in it")
+    } else if text.contains(|c: char| "'`\";&|<>(){}".contains(c) || also.contains(c)) {
+        Some("it has a character in it that a shell would act on")
+    } else {
+        None
+    }
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']').to_lowercase();
+    let named =
+        ["localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"].contains(&bare.as_str());
+    let address = bare.parse::<IpAddr>().map(|address| address.to_canonical());
+    named || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+}
+
+/// What an address is that belongs to no machine.
+fn no_machine(address: Ipv4Addr) -> Option<&'static str> {
+    if address.is_loopback() {
+        Some("a loopback address")
+    } else if address.octets()[0] == 0 {
+        Some("an unspecified address")
+    } else if address.is_multicast() {
+        Some("a multicast address")
+    } else if address.is_broadcast() {
+        Some("the broadcast address")
+    } else {
+        None
+    }
+}
+
+fn model(model: &Model, problems: &mut Problems) {
+    let path = model.path.as_str();
+    let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".").peekable();
+    let wrong = if path.starts_with('~') {
+        Some(("is not an absolute path", "`~` is not expanded here: write the whole path"))
+    } else if !path.starts_with('/') {
+        Some(("is not an absolute path", "begin it with `/`; it is the same on every node"))
+    } else if parts.peek().is_none() {
+        Some(("is the root of the file system", "name the model's own folder"))
+    } else if parts.any(|part| part == "..") {
+        Some(("has `..` in it", "write the path without it"))
+    } else if path.contains(|c: char| c.is_control()) {
+        Some(("has a control character in it", "write it on one line"))
+    } else if path.contains([':', ',']) {
+        Some(("has `:` or `,` in it, which container mounts cannot have", "rename the folder"))
+    } else {
+        None
+    };
+    if let Some((what, hint)) = wrong {
+        problems.add("model.path", format!("`{path}` {what}"), hint);
+    }
+    if let Some(source) = &model.source
+        && !is_hub_source(source)
+    {
+        let bare = source
+            .trim_start_matches("https://")
+            .trim_start_matches("huggingface.co/")
+            .trim_start_matches("hf.co/")
+            .trim_end_matches('/');
+        let likely = format!("hf:{bare}");
+        let hint = if is_hub_source(&likely) { format!("did you mean `{likely}`?") } else { String::new() };
+        let message =
+            format!("`{source}` is not a source: write `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION`");
+        problems.add("model.source", message, &hint);
+    }
+}
+
+fn is_hub_source(source: &str) -> bool {
+    let word = |text: &str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+        text.bytes().all(plain) && !text.starts_with(['.', '-']) && !text.is_empty()
+    };
+    let Some(rest) = source.strip_prefix("hf:") else { return false };
+    let (repository, revision) = rest.split_once('@').unwrap_or((rest, "main"));
+    let names = repository.split_once('/').is_some_and(|(owner, name)| word(owner) && word(name));
+    names && revision.split('/').all(word)
+}
+
+fn engine(profile: &Profile, problems: &mut Problems) {
+    let engine = &profile.engine;
+    not_available_yet(engine, problems);
+    tensor_parallel(engine.tensor_parallel, profile.cluster.nodes.len(), problems);
+    if engine.context_length == Some(0) {
+        problems.add(
+            "engine.context_length",
+            "`context_length` has to be at least 1",
+            "leave it out for the model's own",
+        );
+    }
+    if let Some(fraction) = engine.memory_fraction
+        && !(fraction > 0.0 && fraction <= 1.0)
+    {
+        let message = format!("`memory_fraction` has to be more than 0 and at most 1, not {fraction}");
+        let hint = if fraction > 1.0 && fraction <= 100.0 {
+            format!("write `{}` for {fraction} %", fraction / 100.0)
+        } else {
+            String::new()
+        };
+        problems.add("engine.memory_fraction", message, &hint);
+    }
+    for (field, parser) in
+        [("reasoning_parser", &engine.reasoning_parser), ("tool_parser", &engine.tool_parser)]
+    {
+        if let Some(parser) = parser
+            && let Some(why) = no_value(parser)
+        {
+            problems.add(
+                format!("engine.{field}"),
+                format!("`{parser}` cannot be a parser's name: {why}"),
+                "",
+            );
+        }
+    }
+    args(engine, problems);
+    env(engine, problems);
+}
+
+/// What the types know already and this version cannot do.
+fn not_available_yet(engine: &Engine, problems: &mut Problems) {
+    if engine.kind == EngineKind::Sglang {
+        problems.add("engine.kind", "`sglang` is not available in this version yet", "use `vllm`");
+    }
+    if engine.launch == Launch::Native {
+        problems.add("engine.launch", "`native` is not available in this version yet", "use `ray`");
+    }
+}
+
+fn tensor_parallel(wanted: u32, nodes: usize, problems: &mut Problems) {
+    let gpus = u32::try_from(nodes).unwrap_or(u32::MAX);
+    let path = "engine.tensor_parallel";
+    let there_are =
+        if gpus == 1 { "1 node with one GPU".to_owned() } else { format!("{gpus} nodes with one GPU each") };
+    if wanted == 0 {
+        problems.add(path, "`tensor_parallel` has to be at least 1", "");
+    } else if gpus == 0 {
+        // Said already: there are no nodes.
+    } else if wanted > gpus {
+        let message = format!("`tensor_parallel` {wanted} is larger than the GPUs there are: {there_are}");
+        problems.add(path, message, &format!("set it to {gpus}, or add nodes"));
+    } else if wanted < gpus {
+        let idle = gpus - wanted;
+        let word = if idle == 1 { "node" } else { "nodes" };
+        let message = format!("`tensor_parallel` {wanted} would leave {idle} {word} idle: {there_are}");
+        problems.add(path, message, &format!("set it to {gpus}, or take {idle} {word} out"));
+    }
+}
+
+fn args(engine: &Engine, problems: &mut Problems) {
+    for (index, arg) in engine.args.iter().enumerate() {
+        let path = format!("engine.args[{index}]");
+        let end = arg.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(arg.len());
+        let (flag, rest) = arg.split_at(end);
+        if arg.contains('\0') {
+            problems.add(path, "a NUL character cannot be in it", "");
+        } else if let Some(reserved) = named(reserved_args(engine.kind), &flag_name(flag)) {
+            problems.add(path, format!("sparkctl sets `{flag}` itself"), reserved.instead);
+        } else if flag.starts_with('-') && rest.starts_with(char::is_whitespace) {
+            let hint = format!("write two: `\"{flag}\"` and `\"{}\"`", rest.trim());
+            problems.add(path, format!("`{arg}` is one argument with a space in it, and no flag is"), &hint);
+        }
+    }
+}
+
+/// Engines take `_` for `-` in long flags.
+fn flag_name(flag: &str) -> String {
+    if flag.starts_with("--") { flag.replace('_', "-") } else { flag.to_owned() }
+}
+
+fn env(engine: &Engine, problems: &mut Problems) {
+    for (name, value) in &engine.env {
+        let path = format!("engine.env.{name}");
+        if name.is_empty() || name.contains(['=', '\0']) {
+            let message = format!("`{name}` cannot be a variable's name: it is empty or has `=` in it");
+            problems.add_in_key(path, message, "write `NAME: \"value\"`");
+        } else if let Some(reserved) = named(reserved_env(engine.kind), name) {
+            problems.add_in_key(path, format!("sparkctl sets `{name}` itself"), reserved.instead);
+        } else if value.contains('\0') {
+            problems.add(path, "a NUL character cannot be in it", "");
+        }
+    }
+}
+
+fn named(list: &'static [Reserved], name: &str) -> Option<&'static Reserved> {
+    list.iter().find(|reserved| reserved.names.contains(&name))
+}
+
+fn serve(profile: &Profile, problems: &mut Problems) {
+    if profile.serve.port.get() == RAY_PORT {
+        let message = format!("port {RAY_PORT} on the head is the one that the Ray cluster meets at");
+        problems.add("serve.port", message, "choose another port, e.g. 30000");
+    }
+    if let Some(name) = &profile.serve.name
+        && let Some(why) = no_value(name)
+    {
+        problems.add("serve.name", format!("`{name}` cannot be a model's name: {why}"), "");
+    }
+}
+
+/// Why `text` cannot be the value of an engine's flag.
+fn no_value(text: &str) -> Option<&'static str> {
+    if text.trim().is_empty() {
+        Some("it is empty")
+    } else if text.starts_with('-') {
+        Some("it begins with `-`, and the engine would take it for a flag")
+    } else if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        Some("it has white space or a control character in it")
+    } else {
+        None
+    }
+}
+
+fn times(profile: &Profile, problems: &mut Problems) {
+    for (field, time) in [("timeout", profile.ready.timeout), ("stall", profile.ready.stall)] {
+        if time == Duration::ZERO {
+            problems.add(
+                format!("ready.{field}"),
+                format!("`{field}` has to be longer than 0"),
+                "write it like `45m`",
+            );
+        }
+    }
+}
+
+fn bench(profile: &Profile, problems: &mut Problems) {
+    let bench = &profile.bench;
+    for (index, requests) in bench.concurrency.iter().enumerate() {
+        if *requests == 0 {
+            problems.add(
+                format!("bench.concurrency[{index}]"),
+                "a benchmark has at least 1 request at once",
+                "take it out of the list",
+            );
+        }
+    }
+    for (field, tokens) in [("input_tokens", bench.input_tokens), ("output_tokens", bench.output_tokens)] {
+        if tokens == 0 {
+            let hint = "write `concurrency: []` for no benchmark";
+            problems.add(format!("bench.{field}"), format!("`{field}` has to be at least 1"), hint);
+        }
+    }
+    let request = u64::from(bench.input_tokens) + u64::from(bench.output_tokens);
+    if let Some(context) = profile.engine.context_length.filter(|context| *context > 0)
+        && request > u64::from(context)
+        && !bench.concurrency.is_empty()
+    {
+        let message =
+            format!("a request of the benchmark has {request} tokens, and the context is {context}");
+        let hint = "lower `bench.input_tokens` or `bench.output_tokens`";
+        problems.add("engine.context_length", message, hint);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Mistakes of YAML's own grammar, in words that say what to mend.
+//!
+//! The parser's messages name its inner states; the ones that people really meet are reworded here, and
+//! the rest are passed on with their place.
+
+use saphyr_parser::ScanError;
+
+use super::report::{Mistake, Place};
+
+/// The mistake behind `error`, with a place in one of `lines`.
+pub(super) fn mistake(error: &ScanError, lines: &[&str]) -> Mistake {
+    let (line, column) = within(error.marker().line(), error.marker().col() + 1, lines);
+    if let Some(place) = tab_near(line, lines) {
+        return Mistake::new("", "a tab is used for indentation, and YAML takes only spaces")
+            .at(place)
+            .help("replace the tab by spaces");
+    }
+    let place = Place { line, column, width: 1 };
+    let info = error.info();
+    let has = |words: &[&str]| words.iter().any(|word| info.contains(word));
+    if has(&["mapping values are not allowed", "simple key expect"])
+        && let Some(place) = colon_without_space(line, lines)
+    {
+        return Mistake::new("", "a `:` after a key needs a space behind it")
+            .at(place)
+            .help("write `key: value`");
+    }
+    let (message, help) = if has(&["quoted scalar, found unexpected", "indentation in quoted"]) {
+        ("a quote is opened here and not closed", "close the quote on the same line")
+    } else if has(&["unknown anchor"]) {
+        ("this alias refers to no anchor above it", "put text that begins with `*` in quotes")
+    } else if has(&["unexpected character"]) {
+        ("text without quotes cannot begin with this character", "put the text in quotes")
+    } else if has(&["mapping values are not allowed"]) {
+        (
+            "a `:` is not expected here",
+            "check the indentation of this line; put text that has `: ` in it in quotes",
+        )
+    } else if has(&[
+        "flow sequence",
+        "flow mapping",
+        "expected node content",
+        "flow construct",
+        "illegal placement",
+    ]) {
+        (
+            "a list in `[]` or a section in `{}` is not closed before this place",
+            "look for a missing `]`, `}` or `,` before it",
+        )
+    } else if has(&["misplaced bracket"]) {
+        ("this bracket closes nothing", "take it out, or put the text in quotes")
+    } else if has(&["block mapping, did not find", "block collection, did not find", "invalid indentation"]) {
+        ("the indentation of this line fits nothing above it", "indent it like the line that it belongs with")
+    } else if has(&["simple key expect"]) {
+        ("a key is not followed by a `:`", "write `key: value`")
+    } else if has(&["unprintable"]) {
+        ("a control character is not allowed in YAML", "take the character out")
+    } else {
+        return Mistake::new("", format!("not valid YAML: {info}")).at(place);
+    };
+    Mistake::new("", message).at(place).help(help)
+}
+
+/// The end of the last line that has something on it, where the parser stopped behind it.
+fn within(line: usize, column: usize, lines: &[&str]) -> (usize, usize) {
+    let last = lines.iter().rposition(|line| !line.trim().is_empty()).map_or(1, |index| index + 1);
+    if line > last {
+        (last, lines.get(last - 1).map_or(1, |line| line.trim_end().chars().count().max(1)))
+    } else {
+        (line.max(1), column)
+    }
+}
+
+/// A tab in the indentation of the line where the parser stopped, or of the one behind it, which it had looked at.
+fn tab_near(line: usize, lines: &[&str]) -> Option<Place> {
+    (line..=line + 1).find_map(|line| {
+        let text = lines.get(line - 1)?;
+        let tab = text.find('\t')?;
+        let indents = text[..tab].bytes().all(|b| b == b' ') && !text.trim().is_empty();
+        indents.then_some(Place { line, column: tab + 1, width: 1 })
+    })
+}
+
+/// `key:value` in the line where the parser stopped, or in the one before it, with which it was taken for
+/// one text.
+fn colon_without_space(line: usize, lines: &[&str]) -> Option<Place> {
+    (line.saturating_sub(1).max(1)..=line).find_map(|line| {
+        let text = lines.get(line - 1)?;
+        let bare = text.trim_start().trim_start_matches("- ");
+        let indent = text.len() - bare.len();
+        let colon = bare.find(':')?;
+        let is_key = colon > 0 && bare[..colon].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let behind = bare[colon + 1..].chars().next()?;
+        (is_key && !behind.is_whitespace() && behind != ':').then_some(Place {
+            line,
+            column: text[..indent].chars().count() + 1,
+            width: colon + 1,
+        })
+    })
+}

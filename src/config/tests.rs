@@ -1,0 +1,479 @@
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The profile that ships with sparkctl.
+const GOOD: &str = include_str!("../../profiles/qwen35-122b.yaml");
+const ANNOTATED: &str = include_str!("../../examples/annotated.yaml");
+
+/// The good profile, with each `from` (which has to be there) replaced by `to`.
+fn edited(edits: &[(&str, &str)]) -> String {
+    edits.iter().fold(GOOD.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "`{from}` is not in the profile");
+        text.replacen(from, to, 1)
+    })
+}
+
+fn error(text: &str) -> ConfigError {
+    parse("profiles/x.yaml", text).expect_err("this text was taken for a profile")
+}
+
+/// The only mistake of the edited profile.
+fn only(from: &str, to: &str) -> Mistake {
+    let error = error(&edited(&[(from, to)]));
+    assert_eq!(error.problems().len(), 1, "{error}");
+    error.problems()[0].clone()
+}
+
+#[test]
+fn the_shipped_profiles_are_good() {
+    for (name, text) in [("qwen35-122b", GOOD), ("annotated", ANNOTATED)] {
+        let profile = parse(name, text).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(profile.name.as_str(), "qwen35-122b");
+        assert_eq!(profile.engine.memory_fraction, Some(0.8));
+    }
+}
+
+#[test]
+fn what_is_written_is_what_is_read() {
+    let profile = parse("x", GOOD).unwrap();
+    let written = serde_json::to_string_pretty(&profile).unwrap();
+    // JSON is YAML.
+    assert_eq!(parse("x", &written).unwrap(), profile);
+}
+
+/// Every report that people are likely to meet, whole.
+#[test]
+fn reports() {
+    let snapshot = |name: &str, text: &str| insta::assert_snapshot!(name, error(text).to_string());
+    let edit = |name: &str, edits: &[(&str, &str)]| snapshot(name, &edited(edits));
+    edit("unknown_key", &[("context_length", "contxt_length")]);
+    edit("unknown_key_with_nothing_near", &[("  reasoning_parser: qwen3", "  color: blue")]);
+    edit("duplicate_key", &[("  kind: vllm\n", "  kind: vllm\n  context_length: 16384\n")]);
+    edit("wrong_type", &[("context_length: 32768", "context_length: 32k")]);
+    edit("number_for_text", &[("env: {}", "env:\n    NCCL_DEBUG_LEVEL: 1\n    FOO: true")]);
+    edit(
+        "missing_keys",
+        &[(", fabric: 192.168.200.13", ""), ("  kind: vllm\n", ""), ("tensor_parallel", "tp")],
+    );
+    edit("missing_section", &[("image:\n  reference: hellohal2064/vllm-qwen3.5-gb10:latest\n", "")]);
+    edit("bad_choice", &[("kind: vllm", "kind: vlm"), ("launch: ray", "launch: slurm")]);
+    edit("bad_duration", &[("timeout: 45m", "timeout: 45 min"), ("stall: 10m", "stall: 600")]);
+    edit("port_out_of_range", &[("port: 30000", "port: 70000")]);
+    edit("same_address_twice", &[("192.168.200.13", "192.168.200.12"), ("10.1.230.181", "10.1.230.180")]);
+    edit("loopback", &[("host: 10.1.230.180", "host: 127.0.0.1"), ("192.168.200.13", "127.0.0.1")]);
+    edit("more_gpus_than_there_are", &[("tensor_parallel: 2", "tensor_parallel: 4")]);
+    edit(
+        "reserved",
+        &[("args: []", "args: [\"-tp\", \"2\", --port=8000]"), ("env: {}", "env: { NCCL_IB_HCA: roce }")],
+    );
+    edit("tab", &[("  kind: vllm", "\tkind: vllm")]);
+    edit("quote_not_closed", &[("path: /home", "path: \"/home")]);
+    edit("no_space_after_colon", &[("version: 1", "version:1")]);
+    edit("alias", &[("host: 10.1.230.180", "host: *head")]);
+    edit(
+        "several_at_once",
+        &[
+            ("name: spark2", "name: Spark 2"),
+            ("fabric: 192.168.200.12", "fabric: 192.168.200.12/24"),
+            ("engine:", "engin:"),
+            ("port: 30000", "port: \"30000\""),
+            ("chat: true", "chat: yes"),
+        ],
+    );
+    snapshot("not_yaml", "#!/bin/sh\nset -e\ndocker run --rm \"$IMAGE\" {\n");
+    snapshot("not_a_profile", "- spark1\n- spark2\n");
+    snapshot("empty", "# nothing here yet\n");
+    snapshot("two_documents", "version: 1\n---\nversion: 1\n");
+}
+
+#[test]
+fn words_for_wrong_values() {
+    for (from, to, place, message, help) in [
+        ("version: 1", "version: 2", (2, 10), "this sparkctl reads profiles of version 1, not 2", ""),
+        ("port: 30000", "port: -1", (24, 16), "expected a whole number that is not negative, found `-1`", ""),
+        ("port: 30000", "port: 0", (24, 16), "`0` is not a port: it has to be from 1 to 65535", ""),
+        ("port: 30000", "port: 3e4", (24, 16), "expected a whole number, found the number `3e4`", ""),
+        (
+            "port: 30000",
+            "port:",
+            (24, 10),
+            "expected a whole number, found nothing",
+            "write the value behind the `:`",
+        ),
+        (
+            "length: 32768",
+            "length: 4294967296",
+            (18, 19),
+            "expected a whole number from 0 to 4294967295, found `4294967296`",
+            "",
+        ),
+        (
+            "length: 32768",
+            "length: 99999999999999999999999",
+            (18, 19),
+            "expected a whole number from 0 to 4294967295, found `99999999999999999999999`",
+            "",
+        ),
+        (
+            "fraction: 0.80",
+            "fraction: 80%",
+            (19, 20),
+            "expected a number, found the text `80%`",
+            "write `0.8`",
+        ),
+        (
+            "chat: true",
+            "chat: yes",
+            (26, 17),
+            "expected `true` or `false`, found the text `yes`",
+            "write `true`",
+        ),
+        (
+            "tools: true",
+            "tools: off",
+            (26, 47),
+            "expected `true` or `false`, found the text `off`",
+            "write `false`",
+        ),
+        (
+            "args: []",
+            "args: --x",
+            (22, 9),
+            "expected a list, found the text `--x`",
+            "write it as a list: `[--x]`",
+        ),
+        (
+            "env: {}",
+            "env:",
+            (23, 3),
+            "expected a section with keys, found nothing",
+            "leave the key out, or write `{}` for an empty section",
+        ),
+        ("cluster:", "cluster: [1, 2]\nx:", (4, 10), "expected a section with keys, found a list", ""),
+        (
+            "192.168.200.12",
+            "192.168.200",
+            (7, 51),
+            "`192.168.200` is not an IPv4 address",
+            "write it like `192.168.200.12`",
+        ),
+        ("192.168.200.12", "192.168", (7, 51), "expected an IPv4 address, found the number `192.168`", ""),
+        ("restore", "[a]", (28, 13), "expected `restore` or `keep`, found a list", ""),
+        (
+            "timeout: 45m",
+            "timeout: 45",
+            (25, 19),
+            "expected a duration like `45m`, found the whole number `45`",
+            "say the unit too: `45s` for seconds, `m` for minutes, `h` for hours",
+        ),
+        (
+            "name: qwen35-122b",
+            "name: Qwen",
+            (3, 7),
+            "`Qwen` is not a deployment name: only lower-case letters, digits, `-` and `.` may be in it",
+            "",
+        ),
+        (
+            "kind: vllm",
+            "kind: !!str vllm",
+            (15, 9),
+            "tags (`!...`) have no meaning in a profile",
+            "leave the tag out; put the value in quotes to make it text",
+        ),
+    ] {
+        let text = edited(&[(from, to)]);
+        let error = error(&text);
+        let mistake = &error.problems()[0];
+        assert_eq!(mistake.message, message, "{error}");
+        assert_eq!((mistake.line, mistake.column), (Some(place.0), Some(place.1)), "{error}");
+        assert_eq!(mistake.help.as_deref().unwrap_or_default(), help, "{error}");
+    }
+}
+
+#[test]
+fn near_keys_are_suggested() {
+    for (key, wrong) in [
+        ("tensor_parallel", "tensor-parallel"),
+        ("tensor_parallel", "tensor_parallel_size"),
+        ("memory_fraction", "Memory_Fraction"),
+        ("tool_parser", "tool_call_parser"),
+        ("on_failure", "on_fail"),
+        ("stall", "stal"),
+    ] {
+        let error = error(&edited(&[(&format!("{key}:"), &format!("{wrong}:"))]));
+        let help = error.problems().iter().find_map(|mistake| mistake.help.clone()).unwrap_or_default();
+        assert_eq!(help, format!("did you mean `{key}`?"), "{error}");
+    }
+}
+
+/// A wrong value hides no other one: break every value, one pair after the other.
+#[test]
+fn two_wrong_values_are_two_mistakes() {
+    let breaks = [
+        ("version: 1\n", "version: [1]\n"),
+        ("name: qwen35-122b", "name: []"),
+        ("user: aurora", "user: [a]"),
+        ("name: spark1", "name: {}"),
+        ("host: 10.1.230.180", "host: 1"),
+        ("fabric: 192.168.200.13", "fabric: x"),
+        ("path: /home", "path: 1 #"),
+        ("reference: hello", "reference: 1 #"),
+        ("kind: vllm", "kind: x"),
+        ("launch: ray", "launch: 1"),
+        ("tensor_parallel: 2", "tensor_parallel: x"),
+        ("32768", "x"),
+        ("0.80", "x"),
+        ("args: []", "args: {}"),
+        ("env: {}", "env: []"),
+        ("port: 30000", "port: x"),
+        ("timeout: 45m", "timeout: 1"),
+        ("stall: 10m", "stall: x"),
+        ("chat: true", "chat: x"),
+        ("[1, 4]", "[x, 4]"),
+        ("input_tokens: 1024", "input_tokens: x"),
+        ("restore", "x"),
+    ];
+    for (index, first) in breaks.iter().enumerate() {
+        for second in &breaks[index + 1..] {
+            let error = error(&edited(&[*first, *second]));
+            assert_eq!(error.problems().len(), 2, "{error}");
+        }
+    }
+    let error = error(&edited(&breaks));
+    assert_eq!(error.problems().len(), breaks.len(), "{error}");
+    let lines: Vec<_> = error.problems().iter().map(|mistake| mistake.line).collect();
+    assert!(lines.is_sorted(), "{lines:?}");
+}
+
+/// A key left out is named once, with all that its section lacks, and hides nothing.
+#[test]
+fn missing_keys_are_named_together() {
+    let error = error("cluster: { nodes: [{}, { host: h, x: 1 }] }\nserve: { port: no }\n");
+    let said: Vec<_> = error.problems().iter().map(|m| (m.path.as_str(), m.message.as_str())).collect();
+    assert_eq!(
+        said,
+        [
+            ("", "missing keys `version`, `name`, `model`, `image` and `engine` at the top level"),
+            ("cluster.nodes[0]", "missing keys `name`, `host` and `fabric` in `cluster.nodes[0]`"),
+            ("cluster.nodes[1]", "missing keys `name` and `fabric` in `cluster.nodes[1]`"),
+            ("cluster.nodes[1].x", "unknown key `x` in `cluster.nodes[1]`"),
+            ("serve.port", "expected a whole number, found the text `no`"),
+        ],
+        "{error}"
+    );
+}
+
+#[test]
+fn aliases_work_and_cannot_blow_up() {
+    let text = edited(&[
+        ("reasoning_parser: qwen3\n", "reasoning_parser: &parser qwen3\n"),
+        ("qwen3_coder", "*parser"),
+    ]);
+    assert_eq!(parse("x", &text).unwrap().engine.tool_parser.as_deref(), Some("qwen3"));
+
+    let mut laughs = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n".to_owned();
+    let mut chain = "a0: &a0 [x]\n".to_owned();
+    for level in 1..60 {
+        let last = level - 1;
+        let nine = vec![format!("*a{last}"); 9].join(", ");
+        writeln!(laughs, "a{level}: &a{level} [{nine}]").unwrap();
+        writeln!(chain, "a{level}: &a{level} [*a{last}]").unwrap();
+    }
+    for (text, message) in [
+        (laughs.as_str(), "this file has more than 100000 values"),
+        (chain.as_str(), "nested more than 32 levels deep"),
+        ("a: &a [*a]\n", "an alias cannot refer to a value that it is a part of"),
+        ("a: &a 1\n*a : 2\n", "a key has to be text, not an alias"),
+        ("[a, b]: 2\n", "a key has to be text, not a list or a section"),
+    ] {
+        assert_eq!(error(text).problems()[0].message, message);
+    }
+}
+
+#[test]
+fn nothing_of_the_file_reaches_the_terminal_raw() {
+    let long = format!("{}: 1\n", "k".repeat(300_000));
+    let hidden = "\"\\e[31mred\\u202e\": 1\n\u{202e}x: \"\u{200b}\"\n";
+    for text in [long.as_str(), hidden] {
+        let report = error(text).to_string();
+        assert!(report.lines().all(|line| line.chars().count() < 600), "{}", report.len());
+        assert!(!report.contains(['\u{1b}', '\u{202e}', '\u{200b}']), "{report}");
+    }
+}
+
+#[test]
+fn large_and_deep_files_end_in_an_error() {
+    for unit in ["[", "{a: ", "- ", "? ", "a: ", "&a [", "\"", "a:\n ", "!", "*", "|\n", "- - "] {
+        error(&unit.repeat(20_000));
+    }
+    let indented: String = (0..500).fold(String::new(), |text, level| text + &" ".repeat(level) + "a:\n");
+    assert_eq!(error(&indented).problems()[0].message, "nested more than 32 levels deep");
+    error(&"x".repeat(LONGEST + 1));
+    let many: String = (0..5000).fold(String::new(), |text, number| text + &format!("key{number}: 1\n"));
+    let report = error(&many).to_string();
+    assert!(report.lines().count() < 400, "{}", report.lines().count());
+}
+
+#[test]
+fn line_ends_and_byte_order_marks_do_not_matter() {
+    let good = parse("x", GOOD).unwrap();
+    for text in [GOOD.replace('\n', "\r\n"), format!("\u{feff}{GOOD}"), format!("---\n{GOOD}...\n")] {
+        assert_eq!(parse("x", &text).unwrap(), good);
+    }
+    let error = error(&edited(&[("port: 30000", "port: x")]).replace('\n', "\r\n"));
+    assert_eq!((error.problems()[0].line, error.problems()[0].column), (Some(24), Some(16)));
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::File::create(&path).unwrap().write_all(bytes).unwrap();
+        path
+    };
+    let large = vec![b'#'; LONGEST + 1];
+    for (path, message, line) in [
+        (folder.path().join("nowhere.yaml"), "cannot read the file: no such file or directory", None),
+        (folder.path().to_owned(), "cannot read the file: is a directory", None),
+        (write("latin1.yaml", b"version: 1\nname: caf\xe9\n"), "the file is not UTF-8 text", Some((2, 10))),
+        (write("large.yaml", &large), "the file is larger than 1024 KiB, and no profile is", None),
+    ] {
+        let error = load(&path).unwrap_err();
+        let mistake = &error.problems()[0];
+        assert_eq!((mistake.message.as_str(), mistake.line.zip(mistake.column)), (message, line), "{error}");
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+    }
+    assert_eq!(load(&write("good.yaml", GOOD.as_bytes())), parse("x", GOOD));
+}
+
+#[test]
+fn the_list_for_programs() {
+    let mistake = only("port: 30000", "port: 70000");
+    let json = serde_json::to_value(&mistake).unwrap();
+    let expected = serde_json::json!({
+        "path": "serve.port", "line": 24, "column": 16, "help": null,
+        "message": "`70000` is not a port: it has to be from 1 to 65535",
+    });
+    assert_eq!(json, expected);
+}
+
+/// The example names every field of the types, and shows the true defaults.
+#[test]
+fn the_annotated_example_is_whole() {
+    fn keys(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(map) => map.iter().for_each(|(key, value)| {
+                found.push(format!("{path}{key}"));
+                keys(value, &format!("{path}{key}."), found);
+            }),
+            serde_json::Value::Array(list) => list.iter().for_each(|value| keys(value, path, found)),
+            _ => {}
+        }
+    }
+    let profile = parse("annotated", ANNOTATED).unwrap();
+    let mut fields = Vec::new();
+    keys(&serde_json::to_value(&profile).unwrap(), "", &mut fields);
+    // Had a field been left out of the example, it would be the default's, or not in the list at all.
+    let known: Vec<String> = known_fields();
+    for field in &known {
+        assert!(fields.contains(field), "the example doesn't show `{field}`");
+    }
+    for field in &fields {
+        let key = field.rsplit('.').next().unwrap();
+        let is_there = ANNOTATED
+            .lines()
+            .any(|line| line.trim_start().trim_start_matches("- ").starts_with(&format!("{key}:")));
+        assert!(is_there, "the example doesn't show `{field}`");
+    }
+    let without: String = ANNOTATED
+        .lines()
+        .filter(|line| !line.ends_with("# default"))
+        .fold(String::new(), |text, line| text + line + "\n");
+    let without = without.replace("\nready:", "\nready: {}").replace("\nverify:", "\nverify: {}");
+    let without = without.replace("\nbench:", "\nbench: {}");
+    assert_eq!(parse("without", &without).unwrap_or_else(|error| panic!("{error}")), profile);
+
+    let least = without.lines().filter(|line| !line.ends_with("# optional"));
+    let least = parse("least", &least.fold(String::new(), |text, line| text + line + "\n")).unwrap();
+    let mut shown = Vec::new();
+    keys(&serde_json::to_value(&least).unwrap(), "", &mut shown);
+    let optional = ["cluster.user", "model.source", "engine.context_length", "engine.memory_fraction"];
+    assert!(optional.iter().all(|field| !shown.contains(&(*field).to_owned())), "{shown:?}");
+}
+
+/// The fields of every section, as the types themselves list them when they meet a key that they don't know.
+fn known_fields() -> Vec<String> {
+    let sections =
+        ["", "cluster", "cluster.nodes", "model", "image", "engine", "serve", "ready", "verify", "bench"];
+    let mut fields = Vec::new();
+    for section in sections {
+        let text = match section {
+            "" => "zz: 1".to_owned(),
+            "cluster.nodes" => "cluster: { nodes: [{ zz: 1 }] }".to_owned(),
+            _ => format!("{section}: {{ zz: 1 }}"),
+        };
+        let error = error(&text);
+        let unknown = error.problems().iter().find(|mistake| mistake.message.starts_with("unknown key `zz`"));
+        let help = unknown.and_then(|mistake| mistake.help.clone()).unwrap();
+        let listed = help.split(" are ").nth(1).unwrap().split('`').skip(1).step_by(2);
+        fields.extend(
+            listed.map(|key| if section.is_empty() { key.to_owned() } else { format!("{section}.{key}") }),
+        );
+    }
+    assert!(fields.len() > 35, "{fields:?}");
+    fields
+}
+
+/// Takes any text, and holds what every answer has to hold.
+fn survives(text: &str) {
+    if let Err(error) = parse("x.yaml", text) {
+        assert!(!error.problems().is_empty());
+        let lines = report::lines(text.strip_prefix('\u{feff}').unwrap_or(text)).len();
+        for mistake in error.problems() {
+            assert!(
+                mistake.line.is_none_or(|line| (1..=lines).contains(&line)),
+                "{mistake:?} of {lines} lines"
+            );
+            assert!(!mistake.message.is_empty());
+        }
+        let report = error.to_string();
+        assert!(
+            report.ends_with(" error") || report.ends_with(" errors") || report.ends_with("shown"),
+            "{report}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_has_an_answer(text in any::<String>()) {
+        survives(&text);
+    }
+
+    #[test]
+    fn any_text_of_yaml_signs_has_an_answer(text in "[ab1 \\t\\n\\r:,\\-\\[\\]{}#&*!|>'\"%@`?~<=.é]{0,120}") {
+        survives(&text);
+    }
+
+    #[test]
+    fn any_edit_of_a_profile_has_an_answer(edits in prop::collection::vec((0_usize..28, 0_usize..28, 0..6), 1..5)) {
+        let mut lines: Vec<String> = GOOD.lines().map(str::to_owned).collect();
+        for (line, other, edit) in edits {
+            let (line, other) = (line % lines.len(), other % lines.len());
+            match edit {
+                0 if lines.len() > 1 => drop(lines.remove(line)),
+                1 => lines.insert(line, lines[line].clone()),
+                2 => lines[line] = lines[line].replacen(':', "x:", 1),
+                3 => lines.swap(line, other),
+                4 => lines[line].insert_str(0, "  "),
+                _ => lines[line] = lines[line].chars().take(other).collect(),
+            }
+        }
+        survives(&(lines.join("\n") + "\n"));
+    }
+}

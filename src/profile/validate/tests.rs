@@ -1,0 +1,258 @@
+use super::*;
+use crate::config;
+
+const GOOD: &str = include_str!("../../../profiles/qwen35-122b.yaml");
+
+/// The profile with `from` replaced by `to`, read past its own validation.
+fn problems(edits: &[(&str, &str)]) -> Vec<Problem> {
+    let mut profile = serde_json::to_value(config::parse("x", GOOD).unwrap()).unwrap();
+    for (pointer, value) in edits {
+        let value = serde_json::from_str(value).unwrap_or_else(|error| panic!("{value}: {error}"));
+        let (parent, key) = pointer.rsplit_once('/').unwrap();
+        match profile.pointer_mut(parent).unwrap() {
+            serde_json::Value::Object(map) => drop(map.insert(key.to_owned(), value)),
+            list => list[key.parse::<usize>().unwrap()] = value,
+        }
+    }
+    validate(&serde_json::from_value(profile).unwrap())
+}
+
+/// The one edit leads to the one problem, at the path, whose message and hint have these words in them.
+fn check(pointer: &str, value: &str, path: &str, message: &str, hint: &str) {
+    let problems = problems(&[(pointer, value)]);
+    let [problem] = problems.as_slice() else { panic!("{pointer} = {value}: {problems:?}") };
+    assert_eq!(problem.path, path, "{pointer} = {value}");
+    assert!(problem.message.contains(message), "{pointer} = {value}: {}", problem.message);
+    let said = problem.hint.as_deref().unwrap_or_default();
+    assert!(said.contains(hint) && (said.is_empty() == hint.is_empty()), "{pointer} = {value}: {said}");
+}
+
+#[test]
+fn nothing_is_wrong_with_what_can_work() {
+    assert_eq!(problems(&[]), []);
+    for (pointer, value) in [
+        ("/cluster/user", r#""CORP\\aurora""#),
+        ("/cluster/nodes/0/host", r#""local""#),
+        ("/cluster/nodes/0/host", r#""spark-1.lab_2""#),
+        ("/cluster/nodes/0/host", r#""fe80::1%eth0""#),
+        ("/cluster/nodes/0/fabric", r#""169.254.3.4""#),
+        ("/cluster/nodes/0/fabric", r#""10.1.230.181""#),
+        ("/model/path", r#""/srv/big models/a..b""#),
+        ("/model/source", r#""hf:Qwen/Qwen3@refs/pr/7""#),
+        ("/engine/memory_fraction", "1"),
+        (
+            "/engine/args",
+            r#"["--max-num-seqs", "64", "-O3", "--model-impl=auto", "--x={\"a\": 1}", "two words"]"#,
+        ),
+        ("/engine/env", r#"{"NCCL_DEBUG": "INFO", "EMPTY": "", "with.dot": "a=b"}"#),
+        ("/serve/name", r#""Qwen/Qwen3.5""#),
+        ("/ready/stall", r#""2h""#),
+        ("/bench/concurrency", "[]"),
+    ] {
+        assert_eq!(problems(&[(pointer, value)]), [], "{pointer} = {value}");
+    }
+}
+
+#[test]
+fn nodes() {
+    let nodes = [("/cluster/nodes", "[]")];
+    assert_eq!(problems(&nodes).iter().map(|p| p.path.as_str()).collect::<Vec<_>>(), ["cluster.nodes"]);
+    check(
+        "/cluster/nodes/1/name",
+        r#""spark1""#,
+        "cluster.nodes[1].name",
+        "two nodes are called `spark1`",
+        "",
+    );
+    let both = "`spark2` and `spark1` have the same";
+    check("/cluster/nodes/1/host", r#""10.1.230.180""#, "cluster.nodes[1].host", both, "machine of its own");
+    check("/cluster/nodes/1/fabric", r#""192.168.200.12""#, "cluster.nodes[1].fabric", both, "");
+    let local = problems(&[("/cluster/nodes/0/host", r#""local""#), ("/cluster/nodes/1/host", r#""local""#)]);
+    assert_eq!(local.len(), 1, "{local:?}");
+    assert!(local[0].message.contains("`spark2` and `spark1` are both `local`"), "{local:?}");
+}
+
+#[test]
+fn hosts_and_users() {
+    for (host, message, hint) in [
+        ("", "it is empty", ""),
+        ("-oProxyCommand=x", "it begins with `-`", ""),
+        ("a b", "white space", ""),
+        ("a\\nb", "white space", ""),
+        ("a\\\\b", "a shell would act on", ""),
+        ("a;b", "a shell would act on", ""),
+        ("$(reboot)", "a shell would act on", ""),
+        ("aurora@spark1", "has a user in it", "`aurora` as `cluster.user`"),
+        ("127.0.0.1", "is this machine", "host: local"),
+        ("127.1.2.3", "is this machine", "host: local"),
+        ("LocalHost", "is this machine", "host: local"),
+        ("::1", "is this machine", "host: local"),
+        ("[::1]", "is this machine", "host: local"),
+        ("::ffff:127.0.0.1", "is this machine", "host: local"),
+        ("0.0.0.0", "is this machine", "host: local"),
+        ("spark1:2222", "has a port in it", "`Port 2222`"),
+    ] {
+        check("/cluster/nodes/0/host", &format!("\"{host}\""), "cluster.nodes[0].host", message, hint);
+    }
+    for (user, message) in
+        [("", "empty"), ("-l", "begins with `-`"), ("a b", "white space"), ("a`b`", "shell")]
+    {
+        check("/cluster/user", &format!("\"{user}\""), "cluster.user", message, "");
+    }
+}
+
+#[test]
+fn fabric_addresses() {
+    for (address, message) in [
+        ("127.0.0.1", "a loopback address"),
+        ("0.0.0.0", "an unspecified address"),
+        ("0.1.2.3", "an unspecified address"),
+        ("224.0.0.1", "a multicast address"),
+        ("255.255.255.255", "the broadcast address"),
+    ] {
+        let hint = "own address on the fast network";
+        check("/cluster/nodes/1/fabric", &format!("\"{address}\""), "cluster.nodes[1].fabric", message, hint);
+    }
+}
+
+#[test]
+fn models() {
+    for (path, message, hint) in [
+        ("models/x", "not an absolute path", "begin it with `/`"),
+        ("", "not an absolute path", "begin it with `/`"),
+        ("~/models", "not an absolute path", "`~` is not expanded"),
+        ("/", "root of the file system", "own folder"),
+        ("//./", "root of the file system", "own folder"),
+        ("/a/../b", "`..`", "without it"),
+        ("/a\\n", "control character", "one line"),
+        ("/a\\u0000b", "control character", "one line"),
+        ("/a:ro", "container mounts", "rename"),
+        ("/a,b", "container mounts", "rename"),
+    ] {
+        check("/model/path", &format!("\"{path}\""), "model.path", message, hint);
+    }
+    for (source, hint) in [
+        ("Qwen/Qwen3", "did you mean `hf:Qwen/Qwen3`?"),
+        ("https://huggingface.co/Qwen/Qwen3/", "did you mean `hf:Qwen/Qwen3`?"),
+        ("hf:Qwen", ""),
+        ("hf:Qwen/Qwen3@", ""),
+        ("hf:a/b/c", ""),
+        ("hf:../b", ""),
+        ("hf:a/-b", ""),
+        ("hf:a/b@x y", ""),
+        ("s3://bucket/x", ""),
+    ] {
+        check("/model/source", &format!("\"{source}\""), "model.source", "is not a source", hint);
+    }
+}
+
+#[test]
+fn engines() {
+    let tp = "engine.tensor_parallel";
+    for (pointer, value, path, message, hint) in [
+        ("/engine/kind", "\"sglang\"", "engine.kind", "not available in this version yet", "use `vllm`"),
+        ("/engine/launch", "\"native\"", "engine.launch", "not available in this version yet", "use `ray`"),
+        ("/engine/tensor_parallel", "0", tp, "at least 1", ""),
+        (
+            "/engine/tensor_parallel",
+            "1",
+            tp,
+            "would leave 1 node idle: 2 nodes with one GPU each",
+            "set it to 2",
+        ),
+        (
+            "/engine/tensor_parallel",
+            "8",
+            tp,
+            "larger than the GPUs there are: 2 nodes",
+            "set it to 2, or add nodes",
+        ),
+        ("/engine/context_length", "0", "engine.context_length", "at least 1", "leave it out"),
+        (
+            "/engine/context_length",
+            "1279",
+            "engine.context_length",
+            "1280 tokens",
+            "lower `bench.input_tokens`",
+        ),
+        ("/engine/memory_fraction", "0", "engine.memory_fraction", "more than 0", ""),
+        ("/engine/memory_fraction", "-0.5", "engine.memory_fraction", "more than 0", ""),
+        (
+            "/engine/memory_fraction",
+            "80",
+            "engine.memory_fraction",
+            "at most 1, not 80",
+            "write `0.8` for 80 %",
+        ),
+        ("/engine/tool_parser", "\"\"", "engine.tool_parser", "it is empty", ""),
+        ("/engine/reasoning_parser", "\"--x\"", "engine.reasoning_parser", "begins with `-`", ""),
+        ("/serve/port", "6379", "serve.port", "Ray cluster", "another port"),
+        ("/serve/name", "\"  \"", "serve.name", "it is empty", ""),
+        ("/serve/name", "\"a b\"", "serve.name", "white space", ""),
+        ("/ready/timeout", "\"0s\"", "ready.timeout", "longer than 0", "`45m`"),
+        ("/ready/stall", "\"0m\"", "ready.stall", "longer than 0", "`45m`"),
+        ("/bench/concurrency", "[1, 0]", "bench.concurrency[1]", "at least 1 request", "take it out"),
+        ("/bench/input_tokens", "0", "bench.input_tokens", "at least 1", "no benchmark"),
+        ("/bench/output_tokens", "0", "bench.output_tokens", "at least 1", "no benchmark"),
+    ] {
+        check(pointer, value, path, message, hint);
+    }
+    // JSON has no word for it, YAML does.
+    let error = config::parse("x", &GOOD.replace("0.80", ".nan")).unwrap_err();
+    assert!(error.problems()[0].message.contains("more than 0"), "{error}");
+}
+
+/// Each flag in every spelling that an engine takes.
+#[test]
+fn flags_that_sparkctl_sets() {
+    for reserved in reserved_args(EngineKind::Vllm) {
+        for name in reserved.names {
+            for arg in [(*name).to_owned(), format!("{name}=x"), format!("{name} x")] {
+                let list = serde_json::json!(["--max-num-seqs", arg]).to_string();
+                let message = format!("sparkctl sets `{name}` itself");
+                check("/engine/args", &list, "engine.args[1]", &message, reserved.instead);
+            }
+        }
+    }
+    let arg = r#"["--tensor_parallel_size=2"]"#;
+    check(
+        "/engine/args",
+        arg,
+        "engine.args[0]",
+        "sets `--tensor_parallel_size`",
+        "set `engine.tensor_parallel`",
+    );
+    let hint = "write two: `\"--max-num-seqs\"` and `\"64\"`";
+    check("/engine/args", r#"["--max-num-seqs 64"]"#, "engine.args[0]", "a space in it", hint);
+    check("/engine/args", r#"["a\u0000"]"#, "engine.args[0]", "NUL", "");
+}
+
+#[test]
+fn variables_that_sparkctl_sets() {
+    for name in reserved_env(EngineKind::Vllm).iter().flat_map(|reserved| reserved.names) {
+        let env = serde_json::json!({ *name: "x" }).to_string();
+        let path = format!("engine.env.{name}");
+        check("/engine/env", &env, &path, &format!("sparkctl sets `{name}` itself"), "leave it out");
+    }
+    for (name, path) in [("", "engine.env."), ("A=B", "engine.env.A=B"), ("A\0", "engine.env.A\0")] {
+        let env = serde_json::json!({ name: "x" }).to_string();
+        check("/engine/env", &env, path, "cannot be a variable's name", "NAME: \"value\"");
+        assert!(problems(&[("/engine/env", &env)])[0].is_in_key);
+    }
+    check("/engine/env", r#"{"A": "\u0000"}"#, "engine.env.A", "NUL", "");
+}
+
+#[test]
+fn problems_come_in_the_order_of_the_fields() {
+    let problems = problems(&[
+        ("/bench/input_tokens", "0"),
+        ("/serve/port", "6379"),
+        ("/engine/tensor_parallel", "3"),
+        ("/model/path", "\"x\""),
+        ("/cluster/user", "\"\""),
+    ]);
+    let paths: Vec<&str> = problems.iter().map(|problem| problem.path.as_str()).collect();
+    let expected =
+        ["cluster.user", "model.path", "engine.tensor_parallel", "serve.port", "bench.input_tokens"];
+    assert_eq!(paths, expected);
+}
