@@ -12,5 +12,6 @@
 pub mod profile;
 pub mod cluster;
 pub mod container;
+pub mod engine;
 pub mod release;
 pub mod host;
