@@ -62,12 +62,14 @@ pub struct CommandError {
     pub message: String,
     pub hints: Vec<String>,
     pub exit: Exit,
+    /// The same for programs: findings, or mistakes of a profile; null where there is no more to say.
+    pub details: serde_json::Value,
 }
 
 impl CommandError {
     /// An error of the given kind.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { message: message.into(), hints: Vec::new(), exit }
+        Self { message: message.into(), hints: Vec::new(), exit, details: serde_json::Value::Null }
     }
 
     /// The same with something to do.

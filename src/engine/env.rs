@@ -11,48 +11,56 @@ use crate::profile::Profile;
 /// A variable and where its value comes from.
 struct Variable {
     name: &'static str,
+    /// What a person is told who sets it in a profile.
+    instead: &'static str,
     value: fn(&[Member], usize) -> Option<String>,
 }
+
+const FABRIC: &str = "leave it out: it is looked up on each node by the node's `fabric`";
+const HEAD: &str = "leave it out: it is the first node's `fabric`";
+const MONITOR: &str = "leave it out: Ray's memory monitor is always off, as it would kill the engine";
+const OURS: &str = "leave it out: sparkctl needs it as it sets it";
 
 /// One row a variable. What is `None` is not set: an empty value is not the same (an empty
 /// `NCCL_IB_GID_INDEX` is read as 0).
 const VARIABLES: &[Variable] = &[
     // vLLM announces this address to the other ranks; unset, it takes the one of the default route,
     // and the group hangs without a word where that is not the fabric.
-    Variable { name: "VLLM_HOST_IP", value: |members, rank| Some(members[rank].address.to_string()) },
+    Variable { name: "VLLM_HOST_IP", instead: FABRIC, value: |members, rank| Some(members[rank].address.to_string()) },
     // Where torch's and NCCL's first connections are made.
-    Variable { name: "MASTER_ADDR", value: |members, _| Some(members[0].address.to_string()) },
-    Variable { name: "NCCL_SOCKET_IFNAME", value: interface },
-    Variable { name: "GLOO_SOCKET_IFNAME", value: interface },
-    Variable { name: "TP_SOCKET_IFNAME", value: interface },
-    Variable { name: "UCX_NET_DEVICES", value: interface },
-    Variable { name: "OMPI_MCA_btl_tcp_if_include", value: interface },
+    Variable { name: "MASTER_ADDR", instead: HEAD, value: |members, _| Some(members[0].address.to_string()) },
+    Variable { name: "NCCL_SOCKET_IFNAME", instead: FABRIC, value: interface },
+    Variable { name: "GLOO_SOCKET_IFNAME", instead: FABRIC, value: interface },
+    Variable { name: "TP_SOCKET_IFNAME", instead: FABRIC, value: interface },
+    Variable { name: "UCX_NET_DEVICES", instead: FABRIC, value: interface },
+    Variable { name: "OMPI_MCA_btl_tcp_if_include", instead: FABRIC, value: interface },
     // The RoCE devices of the fabric's interface; without it NCCL also tries ports that do not reach the peer.
-    Variable { name: "NCCL_IB_HCA", value: |members, rank| (!members[rank].rdma.is_empty()).then(|| members[rank].rdma.join(",")) },
+    Variable { name: "NCCL_IB_HCA", instead: FABRIC, value: |members, rank| (!members[rank].rdma.is_empty()).then(|| members[rank].rdma.join(",")) },
     // One GPU a node: the affinity that NCCL reads from the PCI tree says nothing on GB10.
-    Variable { name: "NCCL_IGNORE_CPU_AFFINITY", value: |_, _| Some("1".to_owned()) },
+    Variable { name: "NCCL_IGNORE_CPU_AFFINITY", instead: OURS, value: |_, _| Some("1".to_owned()) },
     // On unified memory the weights count as used memory; Ray's monitor would kill the engine at 95 %.
-    Variable { name: "RAY_memory_monitor_refresh_ms", value: |_, _| Some("0".to_owned()) },
-    Variable { name: "RAY_USAGE_STATS_ENABLED", value: |_, _| Some("0".to_owned()) },
+    Variable { name: "RAY_memory_monitor_refresh_ms", instead: MONITOR, value: |_, _| Some("0".to_owned()) },
+    Variable { name: "RAY_USAGE_STATS_ENABLED", instead: OURS, value: |_, _| Some("0".to_owned()) },
     // Logs that a program can read: every line once, no colours.
-    Variable { name: "RAY_COLOR_PREFIX", value: |_, _| Some("0".to_owned()) },
-    Variable { name: "RAY_DEDUP_LOGS", value: |_, _| Some("0".to_owned()) },
-    Variable { name: "PYTHONUNBUFFERED", value: |_, _| Some("1".to_owned()) },
+    Variable { name: "RAY_COLOR_PREFIX", instead: OURS, value: |_, _| Some("0".to_owned()) },
+    Variable { name: "RAY_DEDUP_LOGS", instead: OURS, value: |_, _| Some("0".to_owned()) },
+    Variable { name: "PYTHONUNBUFFERED", instead: OURS, value: |_, _| Some("1".to_owned()) },
     // The weights are on the node: nothing is to be asked of a hub while starting.
-    Variable { name: "HF_HUB_OFFLINE", value: |_, _| Some("1".to_owned()) },
-    Variable { name: "VLLM_NO_USAGE_STATS", value: |_, _| Some("1".to_owned()) },
+    Variable { name: "HF_HUB_OFFLINE", instead: OURS, value: |_, _| Some("1".to_owned()) },
+    Variable { name: "VLLM_NO_USAGE_STATS", instead: OURS, value: |_, _| Some("1".to_owned()) },
 ];
-
-/// Variables that the launch script sets for the engine's own process, so they are taken as well.
-const SET_AT_LAUNCH: &[&str] = &["RAY_ADDRESS"];
 
 fn interface(members: &[Member], rank: usize) -> Option<String> {
     Some(members[rank].interface.clone())
 }
 
-/// Whether a profile may not set the variable, since its value differs by node or is sparkctl's to choose.
-pub fn is_reserved(name: &str) -> bool {
-    VARIABLES.iter().any(|variable| variable.name == name) || SET_AT_LAUNCH.contains(&name)
+/// What to do instead of setting the variable in a profile, where sparkctl sets it itself.
+pub fn reserved(name: &str) -> Option<&'static str> {
+    // The launch script sets this one for the engine's own process.
+    if name == "RAY_ADDRESS" {
+        return Some(HEAD);
+    }
+    VARIABLES.iter().find(|variable| variable.name == name).map(|variable| variable.instead)
 }
 
 /// The environment of a rank's container: sparkctl's variables over the profile's.

@@ -53,10 +53,19 @@ pub fn engine(kind: EngineKind) -> &'static dyn Engine {
     }
 }
 
-/// The field of the profile that stands for an argument, where sparkctl sets that flag itself.
-pub fn reserved_argument(kind: EngineKind, argument: &str) -> Option<&'static str> {
+/// A flag that sparkctl sets, and that a profile's `engine.args` may therefore not repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reserved {
+    /// Every way to write it.
+    pub names: &'static [&'static str],
+    /// What to do instead, as a hint.
+    pub instead: &'static str,
+}
+
+/// The flags of an engine that sparkctl sets.
+pub fn reserved_args(kind: EngineKind) -> &'static [Reserved] {
     match kind {
-        EngineKind::Vllm | EngineKind::Sglang => vllm::reserved(argument),
+        EngineKind::Vllm | EngineKind::Sglang => vllm::RESERVED,
     }
 }
 

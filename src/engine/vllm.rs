@@ -6,7 +6,7 @@
 //! `ray symmetric-run` cannot be used: it refuses `--node-ip-address`.
 
 use super::milestones::{self, Milestone};
-use super::{Engine, MODEL_TARGET, Member, RAY_PORT};
+use super::{Engine, MODEL_TARGET, Member, RAY_PORT, Reserved};
 use crate::profile::Profile;
 
 /// Runs in the head's container: `ADDRESS,ADDRESS -- ray start ... -- vllm serve ...`.
@@ -17,34 +17,30 @@ const RAY_WORKER: &str = include_str!("ray_worker.py");
 /// Bytes of Ray's object store: vLLM hardly uses it, and by default Ray takes 30 % of the memory.
 const OBJECT_STORE_BYTES: u64 = 512 * 1024 * 1024;
 
-/// Flags that sparkctl sets, and the field of the profile that says their value.
-const RESERVED: &[(&str, &str)] = &[
-    ("--model", "model.path"),
-    ("--served-model-name", "serve.name"),
-    ("--host", "serve.port"),
-    ("--port", "serve.port"),
-    ("--tensor-parallel-size", "engine.tensor_parallel"),
-    ("-tp", "engine.tensor_parallel"),
-    ("--distributed-executor-backend", "engine.launch"),
-    ("--nnodes", "cluster.nodes"),
-    ("-n", "cluster.nodes"),
-    ("--node-rank", "cluster.nodes"),
-    ("-r", "cluster.nodes"),
-    ("--master-addr", "cluster.nodes"),
-    ("--headless", "engine.launch"),
-    ("--max-model-len", "engine.context_length"),
-    ("--gpu-memory-utilization", "engine.memory_fraction"),
-    ("--reasoning-parser", "engine.reasoning_parser"),
-    ("--tool-call-parser", "engine.tool_parser"),
-    ("--enable-auto-tool-choice", "engine.tool_parser"),
+/// Flags that sparkctl sets; vLLM takes `_` for `-` in them.
+pub(super) const RESERVED: &[Reserved] = &[
+    Reserved { names: &["--model"], instead: "set `model.path`" },
+    Reserved { names: &["--served-model-name"], instead: "set `serve.name`" },
+    Reserved { names: &["--tensor-parallel-size", "-tp"], instead: "set `engine.tensor_parallel`" },
+    Reserved { names: &["--distributed-executor-backend"], instead: "set `engine.launch`" },
+    Reserved { names: &["--host"], instead: "leave it out: the endpoint is on the first of `cluster.nodes`" },
+    Reserved { names: &["--port"], instead: "set `serve.port`" },
+    Reserved { names: &["--max-model-len"], instead: "set `engine.context_length`" },
+    Reserved { names: &["--gpu-memory-utilization"], instead: "set `engine.memory_fraction`" },
+    Reserved { names: &["--reasoning-parser"], instead: "set `engine.reasoning_parser`" },
+    Reserved { names: &["--tool-call-parser"], instead: "set `engine.tool_parser`" },
+    Reserved {
+        names: &["--enable-auto-tool-choice", "--no-enable-auto-tool-choice"],
+        instead: "leave it out: it is on where `engine.tool_parser` is set",
+    },
+    Reserved { names: &["--nnodes", "-n"], instead: "leave it out: it is the number of `cluster.nodes`" },
+    Reserved {
+        names: &["--node-rank", "-r"],
+        instead: "leave it out: it follows the order of `cluster.nodes`",
+    },
+    Reserved { names: &["--master-addr"], instead: "leave it out: it is the first node's `fabric`" },
+    Reserved { names: &["--headless"], instead: "leave it out: it is set on each node but the first" },
 ];
-
-/// The field of the profile that stands for a flag of vLLM, where sparkctl sets the flag itself.
-/// vLLM takes `_` for `-` in flags.
-pub(super) fn reserved(argument: &str) -> Option<&'static str> {
-    let flag = argument.split('=').next().unwrap_or(argument).replace('_', "-");
-    RESERVED.iter().find(|(name, _)| *name == flag).map(|(_, field)| *field)
-}
 
 pub(super) struct Vllm;
 

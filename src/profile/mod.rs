@@ -6,7 +6,6 @@
 //! places in the file and snippets are `config`'s; what can be wrong beyond types is `validate`'s.
 
 mod duration;
-mod reserved;
 mod validate;
 
 use std::collections::BTreeMap;

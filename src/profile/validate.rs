@@ -7,11 +7,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::reserved::{Reserved, reserved_args, reserved_env};
-use super::{Engine, EngineKind, Launch, Model, Node, Profile};
+use crate::engine::{self, RAY_PORT};
 
-/// The port on the head where the Ray cluster's nodes meet.
-const RAY_PORT: u16 = 6379;
+use super::{Engine, EngineKind, Launch, Model, Node, Profile};
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -282,7 +280,7 @@ fn args(engine: &Engine, problems: &mut Problems) {
         let (flag, rest) = arg.split_at(end);
         if arg.contains('\0') {
             problems.add(path, "a NUL character cannot be in it", "");
-        } else if let Some(reserved) = named(reserved_args(engine.kind), &flag_name(flag)) {
+        } else if let Some(reserved) = reserved(engine.kind, flag) {
             problems.add(path, format!("sparkctl sets `{flag}` itself"), reserved.instead);
         } else if flag.starts_with('-') && rest.starts_with(char::is_whitespace) {
             let hint = format!("write two: `\"{flag}\"` and `\"{}\"`", rest.trim());
@@ -291,9 +289,10 @@ fn args(engine: &Engine, problems: &mut Problems) {
     }
 }
 
-/// Engines take `_` for `-` in long flags.
-fn flag_name(flag: &str) -> String {
-    if flag.starts_with("--") { flag.replace('_', "-") } else { flag.to_owned() }
+fn reserved(kind: EngineKind, flag: &str) -> Option<&'static engine::Reserved> {
+    // Engines take `_` for `-` in long flags.
+    let flag = if flag.starts_with("--") { flag.replace('_', "-") } else { flag.to_owned() };
+    engine::reserved_args(kind).iter().find(|reserved| reserved.names.contains(&flag.as_str()))
 }
 
 fn env(engine: &Engine, problems: &mut Problems) {
@@ -302,16 +301,12 @@ fn env(engine: &Engine, problems: &mut Problems) {
         if name.is_empty() || name.contains(['=', '\0']) {
             let message = format!("`{name}` cannot be a variable's name: it is empty or has `=` in it");
             problems.add_in_key(path, message, "write `NAME: \"value\"`");
-        } else if let Some(reserved) = named(reserved_env(engine.kind), name) {
-            problems.add_in_key(path, format!("sparkctl sets `{name}` itself"), reserved.instead);
+        } else if let Some(instead) = engine::env::reserved(name) {
+            problems.add_in_key(path, format!("sparkctl sets `{name}` itself"), instead);
         } else if value.contains('\0') {
             problems.add(path, "a NUL character cannot be in it", "");
         }
     }
-}
-
-fn named(list: &'static [Reserved], name: &str) -> Option<&'static Reserved> {
-    list.iter().find(|reserved| reserved.names.contains(&name))
 }
 
 fn serve(profile: &Profile, problems: &mut Problems) {

@@ -1,0 +1,87 @@
+//! The deployments that are known on the operator's machine: a folder each under
+//! `$XDG_STATE_HOME/sparkctl` (`~/.local/state/sparkctl`), with the effective profile of the last
+//! deploy and the records of the runs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::run::usage;
+use crate::config;
+use crate::error::{CommandError, Exit};
+use crate::profile::Profile;
+
+/// The folder of everything that sparkctl keeps on this machine.
+pub fn state() -> Result<PathBuf, CommandError> {
+    let from_environment = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    from_environment("XDG_STATE_HOME")
+        .or_else(|| from_environment("HOME").map(|home| home.join(".local/state")))
+        .map(|state| state.join("sparkctl"))
+        .ok_or_else(|| usage("neither HOME nor XDG_STATE_HOME says where sparkctl may keep its state"))
+}
+
+/// Remembers the profile of a deployment, so that later commands need only its name.
+pub fn remember(profile: &Profile) -> Result<(), CommandError> {
+    let folder = state()?.join(profile.name.as_str());
+    let write = || -> std::io::Result<()> {
+        fs::create_dir_all(&folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
+        serde_json::to_writer_pretty(&mut file, profile)?;
+        file.persist(folder.join("profile.json"))?;
+        Ok(())
+    };
+    write().map_err(|error| {
+        CommandError::new(Exit::Refused, format!("error: cannot write to {}: {error}; nothing was changed", folder.display()))
+    })
+}
+
+/// The profile of `name`: a known deployment, or a profile's file; without a name the only one known.
+pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
+    let state = state()?;
+    match name {
+        Some(file) if file.contains('/') || Path::new(file).extension().is_some_and(|e| e == "yaml" || e == "yml") => {
+            load(Path::new(file))
+        }
+        Some(name) => {
+            let known = names(&state);
+            if known.iter().any(|known| known == name) {
+                return read(&state, name);
+            }
+            let error = usage(&format!("no deployment `{name}` is known on this machine"));
+            Err(match known.is_empty() {
+                true => error.hint("name the profile's file instead, e.g. `sparkctl status profiles/qwen35-122b.yaml`"),
+                false => error.hint(format!("known are: {}", known.join(", "))),
+            })
+        }
+        None => match names(&state).as_slice() {
+            [] => Err(usage("no deployment is known on this machine").hint("name the profile's file")),
+            [only] => read(&state, only),
+            several => Err(usage("several deployments are known on this machine").hint(format!("name one of: {}", several.join(", ")))),
+        },
+    }
+}
+
+/// Reads a profile's file; everything that is wrong with it is one error.
+pub fn load(file: &Path) -> Result<Profile, CommandError> {
+    config::load(file).map_err(|error| CommandError {
+        message: error.to_string(),
+        hints: Vec::new(),
+        exit: Exit::Usage,
+        details: serde_json::to_value(error.problems()).unwrap_or_default(),
+    })
+}
+
+fn names(state: &Path) -> Vec<String> {
+    let entries = fs::read_dir(state).into_iter().flatten().flatten();
+    let with_profile = entries.filter(|entry| entry.path().join("profile.json").is_file());
+    let mut names: Vec<_> = with_profile.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+fn read(state: &Path, name: &str) -> Result<Profile, CommandError> {
+    let file = state.join(name).join("profile.json");
+    let text = fs::read_to_string(&file).map_err(|error| error.to_string());
+    text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())).map_err(|error| {
+        usage(&format!("cannot read {}: {error}", file.display())).hint("name the profile's file instead, or deploy it again")
+    })
+}

@@ -1,0 +1,98 @@
+//! `logs`: the logs of all ranks, merged by time, labelled; also of containers that are gone.
+
+use clap::Args;
+use tokio::sync::mpsc;
+
+use super::{Global, known, print, session};
+use crate::container::container_name;
+use crate::error::{CommandError, Exit};
+use crate::release::{ReleaseNumber, store};
+
+/// All ranks, merged by time, labelled; also of containers that are gone.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  sparkctl logs -f\n  sparkctl logs qwen35-122b --release 7")]
+pub struct LogsArgs {
+    /// A deployment's name, or a profile's file; left out, the only one known here.
+    name: Option<String>,
+    /// Goes on with what is written from now on.
+    #[arg(short, long, conflicts_with = "release")]
+    follow: bool,
+    /// The kept logs of a release that does not run any more.
+    #[arg(long, value_name = "N")]
+    release: Option<ReleaseNumber>,
+    /// Only the last lines of each rank.
+    #[arg(long, value_name = "LINES")]
+    tail: Option<u32>,
+}
+
+/// `sparkctl logs`.
+pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> {
+    let profile = known::find(args.name.as_deref())?;
+    let (hosts, errors) = session::connect(&profile, global).await;
+    session::all_reached(errors.into_iter().map(|(_, error)| error).collect())?;
+    let mut merged: Vec<(String, String)> = Vec::new();
+    let mut following = Vec::new();
+    for (rank, node) in (0..).zip(&profile.cluster.nodes) {
+        let host = hosts[&node.name].as_ref();
+        let label = format!("{} {rank}", node.name);
+        let failed = |error| session::all_reached(vec![error]);
+        if let Some(number) = args.release {
+            let logs = store::read_logs(host, &profile.name, number).await.or_else(|e| failed(e).map(|()| Vec::new()))?;
+            for (_, text) in logs.into_iter().filter(|(of, _)| *of == rank) {
+                let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+                let skipped = args.tail.map_or(0, |tail| lines.len().saturating_sub(tail as usize));
+                merged.extend(lines.into_iter().skip(skipped).map(|line| (label.clone(), line)));
+            }
+            continue;
+        }
+        let name = container_name(&profile.name, rank);
+        match host.container(&name).await.map_err(|e| failed(e).expect_err("there is an error"))? {
+            None => print(&format!("{label}  (no container; the logs of earlier releases: --release N)\n")),
+            Some(_) => {
+                let log = host.container_log(&name, args.tail, args.follow).await;
+                let mut log = log.map_err(|e| failed(e).expect_err("there is an error"))?;
+                if args.follow {
+                    following.push((label, log));
+                } else {
+                    while let Some(line) = log.recv().await {
+                        merged.push((label.clone(), line));
+                    }
+                }
+            }
+        }
+    }
+    // Every line begins with Docker's time stamp, so text sorts by time.
+    merged.sort_by(|(_, a), (_, b)| stamp(a).cmp(stamp(b)));
+    for (label, line) in &merged {
+        print(&format!("{label}  {line}\n"));
+    }
+    if args.release.is_some() && merged.is_empty() {
+        let message = format!("error: no log of release {} is kept on the nodes", args.release.map_or(0, |n| n.0));
+        return Err(CommandError::new(Exit::Usage, message).hint("sparkctl releases"));
+    }
+    follow(following).await;
+    Ok(Exit::Done)
+}
+
+fn stamp(line: &str) -> &str {
+    line.split(' ').next().unwrap_or_default()
+}
+
+/// Prints lines as they come, until every container has ended.
+async fn follow(logs: Vec<(String, mpsc::Receiver<String>)>) {
+    let (sender, mut lines) = mpsc::channel(256);
+    for (label, mut log) in logs {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while let Some(line) = log.recv().await {
+                if sender.send(format!("{label}  {line}\n")).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    drop(sender);
+    while let Some(line) = lines.recv().await {
+        print(&line);
+    }
+}

@@ -1,0 +1,121 @@
+//! The command line: a file a command, with its arguments and the glue to what does the work.
+
+mod known;
+mod logs;
+mod plan;
+mod releases;
+mod run;
+mod session;
+mod status;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::io::Write;
+
+use crate::error::{CommandError, Exit};
+
+/// Puts a large language model on a few GPU machines reached over SSH, and keeps it there.
+#[derive(Debug, Parser)]
+#[command(name = "sparkctl", version, max_term_width = 100, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Clone, Args)]
+struct Global {
+    /// What is printed on standard output: for people, or JSON (lines, for a command that takes long).
+    #[arg(long, global = true, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Tells more; twice also what sparkctl itself does.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Tells only failures and the outcome.
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Another ssh configuration than `~/.ssh/config`.
+    #[arg(long, global = true, value_name = "FILE", env = "SPARKCTL_SSH_CONFIG")]
+    ssh_config: Option<PathBuf>,
+}
+
+/// For whom output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Plan(plan::PlanArgs),
+    Deploy(run::DeployArgs),
+    Status(status::StatusArgs),
+    Rollback(run::RollbackArgs),
+    Releases(releases::ReleasesArgs),
+    Stop(run::StopArgs),
+    Logs(logs::LogsArgs),
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let level = match cli.global.verbose {
+        0 | 1 => "warn",
+        _ => "sparkctl=debug",
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("SPARKCTL_LOG").unwrap_or_else(|_| level.into()))
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&cli.global, &CommandError::new(Exit::Bug, format!("cannot start: {error}"))),
+    };
+    let result = runtime.block_on(run(cli.command, &cli.global));
+    // What still runs in the background (a log that is followed) is not waited for.
+    runtime.shutdown_background();
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => fail(&cli.global, &error),
+    }
+}
+
+async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
+    match command {
+        Command::Plan(args) => plan::run(args, global).await,
+        Command::Deploy(args) => run::deploy(args, global).await,
+        Command::Status(args) => status::run(args, global).await,
+        Command::Rollback(args) => run::rollback(args, global).await,
+        Command::Releases(args) => releases::run(args, global).await,
+        Command::Stop(args) => run::stop(args, global).await,
+        Command::Logs(args) => logs::run(args, global).await,
+    }
+}
+
+/// Prints an error: as JSON on standard output where that was asked for, for people on standard error.
+fn fail(global: &Global, error: &CommandError) -> ExitCode {
+    if global.output == Output::Json {
+        let content = serde_json::json!({
+            "error": error.message, "hints": error.hints, "exit": error.exit as u8, "details": error.details,
+        });
+        let _ = writeln!(std::io::stdout(), "{}", crate::report::json::document(content));
+    } else {
+        let mut err = std::io::stderr().lock();
+        let _ = writeln!(err, "{}", error.message);
+        for hint in &error.hints {
+            let _ = writeln!(err, "hint:  {hint}");
+        }
+    }
+    error.exit.into()
+}
+
+/// Writes an answer to standard output. A reader that went away is no error.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = write!(out, "{text}").and_then(|()| out.flush());
+}

@@ -1,0 +1,46 @@
+//! `plan`: what `deploy` would do. Changes nothing.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Global, Output, known, print, run, session};
+use crate::error::{CommandError, Exit};
+use crate::plan::{planner, render};
+use crate::report::{json, terminal};
+
+/// What `deploy` would do: steps per node, bytes to move, what differs. Changes nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sparkctl plan -v profiles/qwen35-122b.yaml")]
+pub struct PlanArgs {
+    /// The profile's file.
+    profile: PathBuf,
+    /// Answers with exit status 10 where there is something to do.
+    #[arg(long)]
+    exit_code: bool,
+}
+
+/// `sparkctl plan`.
+pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> {
+    let profile = known::load(&args.profile)?;
+    let (_hosts, facts) = session::look(&profile, global).await?;
+    let planned = planner::deploy(&profile, &facts, &run::operator()).map_err(|refused| CommandError {
+        message: terminal::finding_lines(&refused.0).join("\n"),
+        hints: Vec::new(),
+        exit: Exit::Refused,
+        details: serde_json::to_value(&refused.0).unwrap_or_default(),
+    })?;
+    match global.output {
+        Output::Json => {
+            let content = serde_json::json!({ "plan": planned.plan, "warnings": planned.warnings });
+            print(&format!("{}\n", json::document(content)));
+        }
+        Output::Text => {
+            for line in terminal::finding_lines(&planned.warnings) {
+                print(&format!("{line}\n"));
+            }
+            print(&render::text(&planned.plan, global.verbose > 0));
+        }
+    }
+    Ok(if args.exit_code && !planned.plan.is_empty() { Exit::Pending } else { Exit::Done })
+}

@@ -1,0 +1,176 @@
+//! `deploy`, `rollback` and `stop`: the commands that change nodes. One run: connect, listen for
+//! signals, do the operation, report it, keep its record.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use clap::Args;
+use jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Global, Output, known, session};
+use crate::error::{CommandError, Exit};
+use crate::event::{Event, Events, RunOutcome};
+use crate::execute::{Cancel, Hosts};
+use crate::operation::{Operation, Target, chain};
+use crate::plan::planner::Operator;
+use crate::profile::Profile;
+use crate::release::ReleaseNumber;
+use crate::report::{Sink, audit::Audit, json::Json, report, terminal::Terminal};
+
+/// Plans, moves bytes, switches, proves, records; on failure the release before comes back.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sparkctl deploy profiles/qwen35-122b.yaml")]
+pub struct DeployArgs {
+    /// The profile's file.
+    profile: PathBuf,
+}
+
+/// Back to an earlier release: the same image content, arguments, environment and weights.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  sparkctl rollback\n  sparkctl rollback qwen35-122b --to 7")]
+pub struct RollbackArgs {
+    /// A deployment's name, or a profile's file; left out, the only one known here.
+    name: Option<String>,
+    /// The release to go back to; left out, the one deployed before the one that runs.
+    #[arg(long, value_name = "N")]
+    to: Option<ReleaseNumber>,
+}
+
+/// Ends the whole group of ranks; the logs are kept.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sparkctl stop qwen35-122b")]
+pub struct StopArgs {
+    /// A deployment's name, or a profile's file; left out, the only one known here.
+    name: Option<String>,
+}
+
+enum What {
+    Deploy,
+    Rollback(Target),
+    Stop,
+}
+
+/// `sparkctl deploy`.
+pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandError> {
+    let profile = known::load(&args.profile)?;
+    known::remember(&profile)?;
+    run(&profile, "deploy", What::Deploy, global).await
+}
+
+/// `sparkctl rollback`.
+pub async fn rollback(args: RollbackArgs, global: &Global) -> Result<Exit, CommandError> {
+    let profile = known::find(args.name.as_deref())?;
+    let target = args.to.map_or(Target::Before, Target::Number);
+    run(&profile, "rollback", What::Rollback(target), global).await
+}
+
+/// `sparkctl stop`.
+pub async fn stop(args: StopArgs, global: &Global) -> Result<Exit, CommandError> {
+    let profile = known::find(args.name.as_deref())?;
+    run(&profile, "stop", What::Stop, global).await
+}
+
+/// A mistake in how sparkctl was called.
+pub(super) fn usage(message: &str) -> CommandError {
+    CommandError::new(Exit::Usage, format!("error: {message}"))
+}
+
+/// Who runs sparkctl, and when.
+pub(super) fn operator() -> Operator {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now() }
+}
+
+async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> Result<Exit, CommandError> {
+    let folder = known::state()?.join(profile.name.as_str()).join("runs");
+    let folder = folder.join(format!("{}-{command}", Timestamp::now().strftime("%Y%m%dT%H%M%S")));
+    let audit = Audit::create(folder.clone()).map_err(|error| {
+        CommandError::new(Exit::Refused, format!("error: cannot write to {}: {error}; nothing was changed", folder.display()))
+    })?;
+    let shown: Box<dyn Sink> = match global.output {
+        Output::Json => Box::new(Json),
+        Output::Text => {
+            let live = std::io::stderr().is_terminal();
+            Box::new(Terminal::new(live, global.quiet, global.verbose > 0, Some(audit.folder().to_owned())))
+        }
+    };
+    let (events, receiver) = Events::channel();
+    let reporting = tokio::spawn(report(receiver, vec![Box::new(audit), shown]));
+
+    let (switch, cancel) = Cancel::new();
+    let signals = listen(switch)?;
+    let (hosts, errors) = session::connect(profile, global).await;
+    let outcome = if errors.is_empty() {
+        operate(profile, &hosts, what, &events, &cancel).await
+    } else {
+        let outcome = RunOutcome::Unreachable {
+            errors: errors.iter().map(|(_, error)| chain(error).join(": ")).collect(),
+            hints: errors.iter().filter_map(|(_, error)| error.hint()).collect(),
+            state: "nothing was changed".to_owned(),
+        };
+        events.tell(Event::Finished { deployment: profile.name.clone(), outcome: outcome.clone() }).await;
+        outcome
+    };
+    drop(events);
+    // The report ends with its last sender; an outcome that nobody read would be a lie by omission.
+    let _ = reporting.await;
+    let terminated = signals.terminated();
+    Ok(match outcome.exit() {
+        Exit::Interrupted if terminated => Exit::Terminated,
+        exit => exit,
+    })
+}
+
+async fn operate(profile: &Profile, hosts: &Hosts, what: What, events: &Events, cancel: &Cancel) -> RunOutcome {
+    let operator = operator();
+    let operation = Operation { profile, hosts, operator: &operator, events, cancel };
+    match what {
+        What::Deploy => operation.deploy().await,
+        What::Rollback(target) => operation.rollback(target).await,
+        What::Stop => operation.stop().await,
+    }
+}
+
+/// What became of the signals.
+struct Signals(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+impl Signals {
+    /// Whether the first signal was SIGTERM.
+    fn terminated(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// The first SIGINT or SIGTERM wishes for an end; the second ends the program at once.
+fn listen(switch: tokio::sync::watch::Sender<bool>) -> Result<Signals, CommandError> {
+    let bug = |error: std::io::Error| CommandError::new(Exit::Bug, format!("error: cannot listen for signals: {error}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(bug)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(bug)?;
+    let terminated = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let first_was = terminated.clone();
+    tokio::spawn(async move {
+        let mut first = true;
+        loop {
+            let exit = tokio::select! {
+                _ = interrupt.recv() => Exit::Interrupted,
+                _ = terminate.recv() => Exit::Terminated,
+            };
+            if first {
+                first = false;
+                first_was.store(exit == Exit::Terminated, std::sync::atomic::Ordering::Relaxed);
+                let _ = switch.send(true);
+            } else {
+                use std::io::Write;
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "interrupted twice: the nodes are left as they are; `sparkctl status` tells, and the next deploy repairs"
+                );
+                #[expect(clippy::exit, reason = "the second signal asks for an end at once")]
+                std::process::exit(exit as i32);
+            }
+        }
+    });
+    Ok(Signals(terminated))
+}

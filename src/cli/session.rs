@@ -1,0 +1,55 @@
+//! Connecting to all nodes of a profile at once.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use super::Global;
+use crate::cluster::facts::NodeFacts;
+use crate::error::{CommandError, Exit};
+use crate::execute::Hosts;
+use crate::host::{self, Host, HostError, SshOptions};
+use crate::operation::{self, chain};
+use crate::profile::{NodeName, Profile};
+
+/// Hosts of the nodes that could be connected to, and why the others could not.
+pub async fn connect(profile: &Profile, global: &Global) -> (Hosts, Vec<(NodeName, HostError)>) {
+    let options = SshOptions { config_file: global.ssh_config.clone() };
+    let user = profile.cluster.user.as_deref();
+    let all = profile.cluster.nodes.iter().map(|node| async { (node.name.clone(), host::connect(node, user, &options).await) });
+    let (mut hosts, mut errors) = (Hosts::new(), Vec::new());
+    for (node, result) in join_all(all).await {
+        match result {
+            Ok(host) => {
+                let host: Arc<dyn Host> = host;
+                hosts.insert(node, host);
+            }
+            Err(error) => errors.push((node, error)),
+        }
+    }
+    (hosts, errors)
+}
+
+/// An error where a node could not be reached or asked.
+pub fn all_reached(errors: Vec<HostError>) -> Result<(), CommandError> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let messages: Vec<_> = errors.iter().map(|error| format!("error: {}", chain(error).join(": "))).collect();
+    Err(CommandError {
+        message: messages.join("\n"),
+        hints: errors.iter().filter_map(HostError::hint).collect(),
+        exit: Exit::Unreachable,
+        details: serde_json::Value::Null,
+    })
+}
+
+/// Connects to every node and looks at all; any that cannot be asked is an error.
+pub async fn look(profile: &Profile, global: &Global) -> Result<(Hosts, Vec<NodeFacts>), CommandError> {
+    let (hosts, errors) = connect(profile, global).await;
+    all_reached(errors.into_iter().map(|(_, error)| error).collect())?;
+    match operation::look(profile, &hosts).await {
+        Ok(facts) => Ok((hosts, facts)),
+        Err(errors) => Err(all_reached(errors).expect_err("there are errors")),
+    }
+}
