@@ -73,7 +73,7 @@ fn read(text: &str) -> Result<Profile, Vec<Mistake>> {
     if text.len() > LONGEST {
         return Err(vec![Mistake::new("", format!("the text is larger than {} KiB", LONGEST / 1024))]);
     }
-    let (tree, mut mistakes) = tree::read(text).map_err(|mistake| vec![mistake])?;
+    let (tree, mut mistakes) = tree::read(text).map_err(|mistake| vec![*mistake])?;
     let tree = match tree {
         None => {
             let empty = Mistake::new("", "the file is empty: nothing but white space and comments");
