@@ -22,10 +22,16 @@ from pathlib import Path
 # Replaced by stand-ins. libtorch_cuda registers its kernels when it is loaded, so without it torch is a CPU build.
 CUDA = re.compile(r"lib(torch_cuda|torch_nvshmem|cublas|cublasLt|cufft|cufile|cupti|curand|cusolver|cusparse|cusparseLt|"
                   r"cudnn|nvJitLink|nvrtc|nccl|nvshmem_host)\.so")
-# Called when torch is imported, so no traps: returns a reference to a variable / false.
+# Called when torch is imported, so these may not trap. `%s` is the stand-in's name in C.
 CALLED = {
-    "_ZN4c10d15get_gil_checkerEv": "static long v%d; void *f%d(void) { return &v%d; }",
-    "_ZN4c10d17nvshmem_extension20is_nvshmem_availableEv": "int f%d(void) { return 0; }",
+    # returns a reference to a variable
+    "_ZN4c10d15get_gil_checkerEv": "static long %s_v; void *%s(void) { return &%s_v; }",
+    "_ZN4c10d17nvshmem_extension20is_nvshmem_availableEv": "int %s(void) { return 0; }",
+    # a default argument: an object with a reference count of zero, a type that pybind11 can look up, no-op methods
+    "_ZN4c10d16ProcessGroupNCCL7OptionsC1Eb":
+        'extern char %s_t[] __asm__("_ZTIN4c10d16ProcessGroupNCCL7OptionsE"); static void %s_no(void) {} '
+        "static void *%s_vt[32] = {0, %s_t, [2 ... 31] = %s_no}; "
+        "void %s(void **self) { self[0] = %s_vt + 2; self[1] = self[2] = self[3] = 0; }",
 }
 # Never loaded by a CPU run of a text model. numba is only used to speed up n-gram speculation.
 UNUSED = """
@@ -70,12 +76,11 @@ def stand_in(library, wanted):
         if symbol.startswith("_ZTI"):
             code.append(f'extern char vt[] __asm__("_ZTVN10__cxxabiv117__class_type_infoE"); '
                         f'void *d{number}[8] __asm__("{symbol}") = {{vt + 16, "{symbol[4:]}"}};')
-        elif kind in "BbDdRrVvu":
+        elif kind in "BbDdRrVvu" and symbol not in CALLED:
             code.append(f'char d{number}[256] __asm__("{symbol}") __attribute__((aligned(16)));')
         else:
-            body = CALLED.get(symbol, "void f%d(void) { __builtin_trap(); }").replace("%d", str(number))
-            result = body[:body.index("f%d" % number)].split(";")[-1]
-            code.append(f'{result}f{number}(void) __asm__("{symbol}"); {body}')
+            body = CALLED.get(symbol, "void %s(void) { __builtin_trap(); }").replace("%s", f"f{number}")
+            code.append(f'{body}\n__asm__(".globl {symbol}\\n.set {symbol}, f{number}\\n.type {symbol}, @function");')
     script = "".join(f'{version} {{ global: {" ".join(chr(34) + s + chr(34) + ";" for s in symbols)} }};\n'
                      for version, symbols in versions.items() if version)
     with tempfile.TemporaryDirectory() as folder:
@@ -123,4 +128,5 @@ def main(site):
     print(f"{before // 10**6} MB -> {size(site) // 10**6} MB")
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
