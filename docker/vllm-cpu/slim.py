@@ -3,15 +3,14 @@
 
     slim.py SITE_PACKAGES        changes the folder in place
 
-torch as published is linked to CUDA libraries of several GB, and the loader wants them present although a
-CPU run calls none of them. Each library that torch's own libraries are linked to is replaced by a stand-in with
-the same soname which defines just the symbols that somebody in the tree wants of it and nobody else has:
-functions trap, so a call that should never happen is loud; typeinfo is real enough for pybind11 to register the
-class; other data is zero. Then what is never loaded is removed, and debug information is stripped.
+torch as published is linked to CUDA libraries of several GB, and the loader wants them present although a CPU run
+calls none of them. Of those only the small libcudart has to be real. Each of the others, and torch's own CUDA half
+(470 MB), becomes a stand-in with the same soname that defines just the symbols which the rest of torch wants of it:
+functions trap, so a call that should never happen is loud; typeinfo is real enough for pybind11 to register the class;
+other data is zero. Then what a CPU run of a text model never loads is removed, and debug information is stripped.
 Needs nm, objdump, strip and cc.
 """
 import collections
-import os
 import re
 import shutil
 import subprocess
@@ -19,9 +18,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Replaced by stand-ins. libtorch_cuda registers its kernels when it is loaded, so without it torch is a CPU build.
-CUDA = re.compile(r"lib(torch_cuda|torch_nvshmem|cublas|cublasLt|cufft|cufile|cupti|curand|cusolver|cusparse|cusparseLt|"
-                  r"cudnn|nvJitLink|nvrtc|nccl|nvshmem_host)\.so")
+# torch's CUDA half: registers its kernels when it is loaded, so without it torch is a CPU build
+TORCH_CUDA = "libtorch_cuda.so"
+GONE = ["libtorch_cuda.so", "libtorch_cuda_linalg.so", "libtorch_nvshmem.so"]
 # Called when torch is imported, so these may not trap. `%s` is the stand-in's name in C.
 CALLED = {
     # returns a reference to a variable
@@ -33,15 +32,11 @@ CALLED = {
         "static void *%s_vt[32] = {0, %s_t, [2 ... 31] = %s_no}; "
         "void %s(void **self) { self[0] = %s_vt + 2; self[1] = self[2] = self[3] = 0; }",
 }
-# Never loaded by a CPU run of a text model. numba is only used to speed up n-gram speculation.
+# Never loaded by a CPU run of a text model.
 UNUSED = """
-triton triton-*.dist-info nvidia/*/include nvidia/*/bin nvidia/*/lib/*.a nvidia/*/lib/*.bc torch/include torch/test torch/bin/protoc*
-torch/share torch/lib/*.a torch/lib/libtorch_cuda_linalg.so torch/utils/benchmark
-pip pip-*.dist-info cuda cuda_*.dist-info cuda_bindings* nvidia_* tvm_ffi/include
-cv2 opencv_python_headless* torchcodec* torchaudio/lib
-ray/dashboard/client ray/jars ray/rllib ray/tune ray/serve ray/train ray/air ray/cpp ray/core/generated_test ray/thirdparty_files/*/tests
-vllm/third_party/flashmla vllm/benchmarks/datasets/*.txt
-*/tests */test */*/tests
+torch/include torch/test torch/bin/protoc* torch/share torch/lib/*.a torch/utils/benchmark nvidia/*/include
+ray/dashboard/client ray/jars ray/rllib ray/tune ray/serve ray/train ray/air ray/llm ray/cpp
+*/tests */test */*/tests pip pip-*.dist-info setuptools setuptools-*.dist-info
 """.split()
 
 
@@ -60,37 +55,35 @@ class Library:
         self.defined, self.wanted = {}, set()
         for line in tool("nm", "-D", path).splitlines():
             *_, kind, name = line.split()
-            if kind in "Uwv":
+            if kind == "U":
                 self.wanted.add(name)
-            elif kind not in "Aa":
+            elif kind not in "Aawv":
                 self.defined[name.replace("@@", "@")] = kind
 
 
-def stand_in(library, wanted):
-    """Replace the library by one that defines the wanted symbols only."""
+def stand_in(path, symbols):
+    """Write a library that defines the symbols, given as name[@version] with their kind in nm's letters."""
     code, versions = [], collections.defaultdict(list)
-    for number, name in enumerate(sorted(wanted)):
+    for number, (name, kind) in enumerate(sorted(symbols.items())):
         symbol, _, version = name.partition("@")
         versions[version].append(symbol)
-        kind = library.defined[name]
         if symbol.startswith("_ZTI"):
             code.append(f'extern char vt[] __asm__("_ZTVN10__cxxabiv117__class_type_infoE"); '
                         f'void *d{number}[8] __asm__("{symbol}") = {{vt + 16, "{symbol[4:]}"}};')
-        elif kind in "BbDdRrVvu" and symbol not in CALLED:
+        elif kind in "BbDdRrVu":
             code.append(f'char d{number}[256] __asm__("{symbol}") __attribute__((aligned(16)));')
         else:
             body = CALLED.get(symbol, "void %s(void) { __builtin_trap(); }").replace("%s", f"f{number}")
             code.append(f'{body}\n__asm__(".globl {symbol}\\n.set {symbol}, f{number}\\n.type {symbol}, @function");')
-    script = "".join(f'{version} {{ global: {" ".join(chr(34) + s + chr(34) + ";" for s in symbols)} }};\n'
-                     for version, symbols in versions.items() if version)
+    script = "".join(f'{version} {{ global: {" ".join(s + ";" for s in names)} }};\n'
+                     for version, names in versions.items() if version)
     with tempfile.TemporaryDirectory() as folder:
-        source, versions_file, result = (os.path.join(folder, n) for n in ("stub.c", "stub.map", "stub.so"))
-        Path(source).write_text("\n".join(code))
-        Path(versions_file).write_text(script)
-        subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-o", result, source, f"-Wl,-soname,{library.path.name}"]
-                       + ([f"-Wl,--version-script={versions_file}"] if script else []), check=True)
-        library.path.unlink()
-        shutil.copy(result, library.path)
+        source, version_script = Path(folder, "stand_in.c"), Path(folder, "versions")
+        source.write_text("\n".join(code))
+        version_script.write_text(script)
+        path.unlink(missing_ok=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-o", path, source, f"-Wl,-soname,{path.name}"]
+                       + ([f"-Wl,--version-script={version_script}"] if script else []), check=True)
 
 
 def main(site):
@@ -99,32 +92,26 @@ def main(site):
         for path in site.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
-    libraries = [Library(p) for p in site.rglob("*.so*") if p.is_file() and not p.is_symlink() and p.read_bytes()[:4] == b"\x7fELF"]
-    cuda = [lib for lib in libraries if CUDA.match(lib.path.name)]
-    others = [lib for lib in libraries if lib not in cuda and "nvidia/" not in str(lib.path) or "cudart" in lib.path.name]
-    linked = {name for lib in others for name in lib.needed}
-    provided = {name for lib in others for name in lib.defined}
-    wanted = {name for lib in others for name in lib.wanted} - provided
-    gone = [lib for lib in cuda if lib.path.name not in linked]
-    for lib in cuda:
-        if lib in gone:
-            lib.path.unlink()
-            continue
-        if lib.path.name == "libtorch_cuda.so":  # it also brings in those that only it is linked to
-            for other in gone:
-                lib.defined = {**other.defined, **lib.defined}
-        stand_in(lib, wanted & set(lib.defined))
-    for lib in libraries:
-        if "nvidia/" in str(lib.path) and lib not in cuda and lib.path.name not in linked:
-            lib.path.unlink()
-        elif lib in others and lib.path.relative_to(site).parts[0] in ("torch", "vllm", "ray"):
-            # not those that came out of patchelf with a *.libs folder: strip breaks their alignment
-            stripped = lib.path.with_name(lib.path.name + ".stripped")
-            if subprocess.run(["strip", "--strip-unneeded", "-o", stripped, lib.path], capture_output=True).returncode == 0:
-                shutil.copymode(lib.path, stripped)
-                stripped.replace(lib.path)
-            else:
-                stripped.unlink(missing_ok=True)
+    torch_lib = site / "torch/lib"
+    libraries = [Library(p) for d in ("torch", "nvidia") for p in (site / d).rglob("*.so*") if not p.is_symlink()]
+    gone = {name: kind for library in libraries if library.path.name in GONE for name, kind in library.defined.items()}
+    kept = [library for library in libraries if library.path.name not in GONE]
+    wanted = {name for library in kept for name in library.wanted} - {name for library in kept for name in library.defined}
+    for name in GONE:
+        (torch_lib / name).unlink(missing_ok=True)
+    stand_in(torch_lib / TORCH_CUDA, {name: gone[name] for name in wanted if name in gone})
+
+    have = {p.name for p in site.rglob("*.so*")}
+    for soname in {n for library in kept for n in library.needed if re.match(r"lib(cu|nv|nccl)", n)} - have:
+        # its symbols have its name as version, or begin with its name
+        prefix = soname[len("lib"):soname.index(".")]
+        stand_in(torch_lib / soname, {n: "T" for n in wanted if n.endswith(f"@{soname}") or "@" not in n and n.startswith(prefix)})
+
+    # not for all packages: strip breaks libraries that patchelf has enlarged
+    for path in (p for d in ("torch", "vllm", "ray") for p in (site / d).rglob("*") if p.is_file() and not p.is_symlink()):
+        with open(path, "rb") as f:
+            if f.read(4) == b"\x7fELF":
+                subprocess.run(["strip", "--strip-unneeded", path], check=True)
     print(f"{before // 10**6} MB -> {size(site) // 10**6} MB")
 
 
