@@ -4,6 +4,16 @@
 //! faults ([`FakeHost`]). A host knows no engine, no plan and no profile. Its operations are the
 //! ones that a node offers anyhow: run a script, ask the Docker Engine, speak HTTP to a port.
 
+pub mod command;
+mod connect;
+mod docker;
+mod http;
+mod local;
+mod process;
+mod reach;
+mod ssh;
+mod ssh_words;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -14,6 +24,10 @@ use tokio::sync::mpsc;
 use crate::cluster::facts::{Container, Docker, Image};
 use crate::container::ContainerSpec;
 use crate::profile::NodeName;
+
+pub use connect::connect;
+pub use local::LocalHost;
+pub use ssh::{SshHost, SshOptions};
 
 /// A script for `sh`, as data. It travels over standard input to an explicit `sh`, so that neither
 /// the login shell nor its configuration matters; `args` are its positional parameters and `input`
@@ -34,7 +48,11 @@ pub struct Script {
 
 impl Script {
     /// A script with arguments, no input, and a minute's time.
-    pub fn new(name: &'static str, text: &'static str, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+    pub fn new(
+        name: &'static str,
+        text: &'static str,
+        args: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
         let args = args.into_iter().map(Into::into).collect();
         Self { name, text, args, input: Vec::new(), timeout: Duration::from_secs(60) }
     }
@@ -136,8 +154,13 @@ pub trait Host: Send + Sync {
     ) -> Result<mpsc::Receiver<String>, HostError>;
 
     /// An HTTP request to a port of the node's own loopback: GET without a body, else POST of JSON.
-    async fn http(&self, port: u16, path: &str, body: Option<&Value>, timeout: Duration)
-    -> Result<HttpAnswer, HostError>;
+    async fn http(
+        &self,
+        port: u16,
+        path: &str,
+        body: Option<&Value>,
+        timeout: Duration,
+    ) -> Result<HttpAnswer, HostError>;
 }
 
 /// What went wrong on a host, and of what kind. Displays without its source.
@@ -148,7 +171,12 @@ pub enum HostError {
     Connect { node: NodeName, host: String, why: String },
     /// The connection was there and went away.
     #[error("lost the connection to {node} while it was asked to {what}")]
-    Lost { node: NodeName, what: String, #[source] source: Box<dyn std::error::Error + Send + Sync> },
+    Lost {
+        node: NodeName,
+        what: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The Docker Engine is absent, does not answer, or does not let us in.
     #[error("Docker on {node} cannot be used: {why}")]
     DockerAbsent { node: NodeName, why: String, hint: Option<String> },
