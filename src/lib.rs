@@ -9,20 +9,20 @@
 //! The modules, in the order in which they are best read. The crate is a library only so that its
 //! binary and tests can share it; its interface makes no promises.
 
-pub mod profile;
-pub mod config;
+pub mod cli;
 pub mod cluster;
+pub mod config;
 pub mod container;
+pub mod diagnose;
 pub mod engine;
-pub mod release;
-pub mod plan;
-pub mod host;
-pub mod transfer;
+pub mod error;
 pub mod event;
 pub mod execute;
-pub mod diagnose;
+pub mod host;
 pub mod operation;
-pub mod status;
+pub mod plan;
+pub mod profile;
+pub mod release;
 pub mod report;
-pub mod error;
-pub mod cli;
+pub mod status;
+pub mod transfer;

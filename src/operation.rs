@@ -45,7 +45,8 @@ pub enum Target {
 
 /// Looks at all nodes at once; facts in the order of the profile's nodes.
 pub async fn look(profile: &Profile, hosts: &Hosts) -> Result<Vec<NodeFacts>, Vec<HostError>> {
-    let request = gather::Request { deployment: profile.name.clone(), model_path: profile.model.path.clone() };
+    let request =
+        gather::Request { deployment: profile.name.clone(), model_path: profile.model.path.clone() };
     let all = profile.cluster.nodes.iter().map(|node| gather::gather(hosts[&node.name].as_ref(), &request));
     let (mut facts, mut errors) = (Vec::new(), Vec::new());
     for result in join_all(all).await {
@@ -129,7 +130,12 @@ impl Operation<'_> {
         let hint = format!("sparkctl releases {deployment}");
         match target {
             Target::Before => planner::release_before(deployment, facts).ok_or_else(|| {
-                Finding::error("release-absent", None, "there is no release before the one that runs".to_owned(), &hint)
+                Finding::error(
+                    "release-absent",
+                    None,
+                    "there is no release before the one that runs".to_owned(),
+                    &hint,
+                )
             }),
             Target::Number(number) => match planner::release_numbered(number, facts) {
                 None => {
@@ -171,13 +177,20 @@ impl Operation<'_> {
     }
 
     /// A stage failed: nothing that serves was touched before `stop`; after it, the release before comes back.
-    async fn failed(&self, plan: &Plan, release: ReleaseNumber, error: &ExecuteError, before: &[NodeFacts]) -> RunOutcome {
+    async fn failed(
+        &self,
+        plan: &Plan,
+        release: ReleaseNumber,
+        error: &ExecuteError,
+        before: &[NodeFacts],
+    ) -> RunOutcome {
         let interrupted = matches!(error.source, StepError::Cancelled);
         if error.stage < StageKind::Stop {
             self.tell_failure(error, None).await;
             let serving = plan.running;
             return if interrupted {
-                let state = serving.map_or("nothing was running before".to_owned(), |n| format!("release {n} still serves"));
+                let state = serving
+                    .map_or("nothing was running before".to_owned(), |n| format!("release {n} still serves"));
                 RunOutcome::Interrupted { state }
             } else {
                 RunOutcome::Unchanged { serving }
@@ -190,12 +203,20 @@ impl Operation<'_> {
             RunOutcome::Restored { release, .. } if interrupted => {
                 RunOutcome::Interrupted { state: format!("release {release} serves again, verified") }
             }
-            RunOutcome::Down { why, .. } if interrupted => RunOutcome::Interrupted { state: format!("nothing serves: {why}") },
+            RunOutcome::Down { why, .. } if interrupted => {
+                RunOutcome::Interrupted { state: format!("nothing serves: {why}") }
+            }
             outcome => outcome,
         }
     }
 
-    async fn go_back(&self, plan: &Plan, failed: ReleaseNumber, error: &ExecuteError, before: &[NodeFacts]) -> RunOutcome {
+    async fn go_back(
+        &self,
+        plan: &Plan,
+        failed: ReleaseNumber,
+        error: &ExecuteError,
+        before: &[NodeFacts],
+    ) -> RunOutcome {
         let down = |why: String| RunOutcome::Down { failed: Some(failed), why };
         let now = match look(self.profile, self.hosts).await {
             Ok(now) => now,
@@ -206,7 +227,8 @@ impl Operation<'_> {
         };
         self.events.tell(Event::Facts { facts: now.clone() }).await;
         // A release that served before keeps its record, whatever became of this attempt.
-        if let Some(record) = planner::release_numbered(failed, &now).filter(|r| r.outcome == Outcome::Begun) {
+        if let Some(record) = planner::release_numbered(failed, &now).filter(|r| r.outcome == Outcome::Begun)
+        {
             let record = Release { outcome: Outcome::Failed(chain(error).join(": ")), ..record };
             for node in &plan.nodes {
                 // The record is told, not relied upon: a failure to write it changes nothing.
@@ -221,8 +243,13 @@ impl Operation<'_> {
             let stop = planner::stop(&self.profile.name, &now);
             let (_never, cancel) = Cancel::new();
             return match self.run(&stop, &cancel).await {
-                Ok(_) => down("nothing ran before; the failed containers were removed, their logs are kept".to_owned()),
-                Err(error) => down(format!("nothing ran before, and the failed containers remain: {}", chain(&error).join(": "))),
+                Ok(_) => down(
+                    "nothing ran before; the failed containers were removed, their logs are kept".to_owned(),
+                ),
+                Err(error) => down(format!(
+                    "nothing ran before, and the failed containers remain: {}",
+                    chain(&error).join(": ")
+                )),
             };
         };
         self.events.tell(Event::Restoring { release: target.number }).await;
@@ -261,7 +288,8 @@ impl Operation<'_> {
             let host = self.hosts[&node.name].as_ref();
             let name = container_name(&self.profile.name, rank);
             let container = host.container(&name).await.ok().flatten();
-            let container = container.filter(|c| c.ours.as_ref().is_some_and(|ours| ours.release == release))?;
+            let container =
+                container.filter(|c| c.ours.as_ref().is_some_and(|ours| ours.release == release))?;
             let log = crate::execute::whole_log(host, &name, Some(EVIDENCE_LINES)).await.unwrap_or_default();
             let state = container.state;
             let (node, lines) = (node.name.clone(), log.lines().map(LogLine::parse).collect());
@@ -283,7 +311,13 @@ impl Operation<'_> {
             StepError::Host(error) => error.hint().into_iter().collect(),
             _ => Vec::new(),
         };
-        let failure = Failure { stage: error.stage, node: Some(error.node.clone()), chain: chain(error), diagnosis, hints };
+        let failure = Failure {
+            stage: error.stage,
+            node: Some(error.node.clone()),
+            chain: chain(error),
+            diagnosis,
+            hints,
+        };
         self.events.tell(Event::Failed { failure: Box::new(failure) }).await;
     }
 }
@@ -296,14 +330,17 @@ fn before_this(
     failed: ReleaseNumber,
     before: &[NodeFacts],
 ) -> Option<Release> {
-    let deployed = |number| planner::release_numbered(number, before).filter(|release| release.outcome == Outcome::Deployed);
+    let deployed = |number| {
+        planner::release_numbered(number, before).filter(|release| release.outcome == Outcome::Deployed)
+    };
     match plan.running {
         Some(number) if number != failed && deployed(number).is_some() => deployed(number),
         Some(_) => planner::release_before(deployment, before),
         // Nothing ran. If that is the doing of a deploy that was killed, what served before it comes back;
         // a group that was stopped on purpose stays stopped.
         None => {
-            let newest = before.iter().flat_map(|facts| &facts.releases).max_by_key(|release| release.number)?;
+            let newest =
+                before.iter().flat_map(|facts| &facts.releases).max_by_key(|release| release.number)?;
             (newest.outcome == Outcome::Begun).then(|| planner::release_before(deployment, before)).flatten()
         }
     }

@@ -103,11 +103,15 @@ impl Status {
 
 /// Asks every node, the endpoint and Ray. `unreachable` are the nodes that could not be connected to.
 pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, String)]) -> Status {
-    let request = gather::Request { deployment: profile.name.clone(), model_path: profile.model.path.clone() };
+    let request =
+        gather::Request { deployment: profile.name.clone(), model_path: profile.model.path.clone() };
     let looks = profile.cluster.nodes.iter().map(|node| async {
         match hosts.get(&node.name) {
             Some(host) => gather::gather(host.as_ref(), &request).await.map_err(|error| reason(&error)),
-            None => Err(unreachable.iter().find(|(name, _)| name == &node.name).map_or_else(String::new, |(_, why)| why.clone())),
+            None => Err(unreachable
+                .iter()
+                .find(|(name, _)| name == &node.name)
+                .map_or_else(String::new, |(_, why)| why.clone())),
         }
     });
     let seen: Vec<Result<NodeFacts, String>> = join_all(looks).await;
@@ -121,7 +125,8 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
     let (probe, load, ray) = match head {
         Some(head) if running.is_some() => {
             let head = head.as_ref();
-            let (probe, load, ray) = tokio::join!(probe(head, &endpoint), load(head, &endpoint), ray(head, served));
+            let (probe, load, ray) =
+                tokio::join!(probe(head, &endpoint), load(head, &endpoint), ray(head, served));
             (Some(probe), load, ray)
         }
         _ => (None, None, None),
@@ -153,9 +158,9 @@ async fn load(head: &dyn Host, endpoint: &Endpoint) -> Option<Load> {
 /// The gauges of a Prometheus text that say how loaded vLLM is.
 fn parse_load(metrics: &str) -> Load {
     let gauge = |name: &str| {
-        let line = metrics.lines().find(|line| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
-        })?;
+        let line = metrics
+            .lines()
+            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))?;
         line.rsplit(' ').next()?.parse().ok()
     };
     Load {
@@ -173,7 +178,11 @@ async fn ray(head: &dyn Host, profile: &Profile) -> Option<RayStatus> {
     let name = container_name(&profile.name, 0);
     let address = format!("{}:{}", profile.head().fabric, crate::engine::RAY_PORT);
     let script = Script::new("ray-nodes", include_str!("engine/ray_nodes.sh"), [name, address]);
-    let output = head.run(script.timeout(Duration::from_secs(30))).await.ok().filter(|output| output.code == Some(0))?;
+    let output = head
+        .run(script.timeout(Duration::from_secs(30)))
+        .await
+        .ok()
+        .filter(|output| output.code == Some(0))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Some(RayStatus {
         alive: text.split_whitespace().filter_map(|word| word.parse().ok()).collect(),
@@ -197,20 +206,28 @@ fn judge(
         let role = if rank == 0 { "head" } else { "worker" };
         let name = u32::try_from(rank).map(|rank| container_name(&profile.name, rank)).unwrap_or_default();
         let container = seen.as_ref().ok().map(|facts| {
-            facts.ours(&profile.name).find(|(container, _)| container.name == name).map(|(container, _)| container.clone())
+            facts
+                .ours(&profile.name)
+                .find(|(container, _)| container.name == name)
+                .map(|(container, _)| container.clone())
         });
         if release.is_some() {
             let what = match &container {
                 None => None,
                 Some(None) => Some("has no container".to_owned()),
-                Some(Some(container)) if !container.state.running => Some(format!("ended: {}", ended(&container.state))),
+                Some(Some(container)) if !container.state.running => {
+                    Some(format!("ended: {}", ended(&container.state)))
+                }
                 Some(Some(container)) if container.restarts > 0 => {
                     Some(format!("was restarted by Docker {} times", container.restarts))
                 }
                 Some(Some(_)) => None,
             };
             if let Some(what) = what {
-                problems.push(Problem { message: format!("rank {rank} ({}) {what}", node.name), hint: Some(restart.clone()) });
+                problems.push(Problem {
+                    message: format!("rank {rank} ({}) {what}", node.name),
+                    hint: Some(restart.clone()),
+                });
             }
         }
         ranks.push(RankStatus {
@@ -221,20 +238,32 @@ fn judge(
             container: container.map(|container| container.map(|container| container.state)),
             unknown: seen.as_ref().err().cloned(),
             memory: seen.as_ref().ok().map(|facts| {
-                (facts.system.memory_total.saturating_sub(facts.system.memory_available), facts.system.memory_total)
+                (
+                    facts.system.memory_total.saturating_sub(facts.system.memory_available),
+                    facts.system.memory_total,
+                )
             }),
             gpu: seen.as_ref().ok().and_then(|facts| facts.gpus.first().cloned()),
         });
     }
-    let outcome = seen.iter().flatten().flat_map(|facts| &facts.releases).find(|r| Some(r.number) == release).map(|r| &r.outcome);
+    let outcome = seen
+        .iter()
+        .flatten()
+        .flat_map(|facts| &facts.releases)
+        .find(|r| Some(r.number) == release)
+        .map(|r| &r.outcome);
     let never_ready = outcome == Some(&crate::release::Outcome::Begun);
     if let Some(Err(why)) = &probe {
-        problems.push(Problem { message: format!("the endpoint does not complete a request: {why}"), hint: None });
+        problems.push(Problem {
+            message: format!("the endpoint does not complete a request: {why}"),
+            hint: None,
+        });
     }
     if let Some(ray) = &ray {
         let missing: Vec<_> = ray.wanted.difference(&ray.alive).map(ToString::to_string).collect();
         if !missing.is_empty() {
-            problems.push(Problem { message: format!("Ray does not count {}", missing.join(", ")), hint: None });
+            problems
+                .push(Problem { message: format!("Ray does not count {}", missing.join(", ")), hint: None });
         }
     }
     let unknown = seen.iter().any(Result::is_err);
@@ -242,7 +271,11 @@ fn judge(
     let health = match (release, &probe) {
         (Some(_), Some(Ok(_))) if all_run && problems.is_empty() => Health::Serving,
         (Some(_), Some(Err(_))) if all_run && never_ready => Health::Starting,
-        (Some(_), _) if unknown && problems.iter().all(|problem| problem.message.starts_with("the endpoint")) => Health::Unknown,
+        (Some(_), _)
+            if unknown && problems.iter().all(|problem| problem.message.starts_with("the endpoint")) =>
+        {
+            Health::Unknown
+        }
         (Some(_), _) => Health::Degraded,
         (None, _) if unknown => Health::Unknown,
         (None, _) => Health::Stopped,

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::run::usage;
+use super::change::usage;
 use crate::config;
 use crate::error::{CommandError, Exit};
 use crate::profile::Profile;
@@ -30,7 +30,10 @@ pub fn remember(profile: &Profile) -> Result<(), CommandError> {
         Ok(())
     };
     write().map_err(|error| {
-        CommandError::new(Exit::Refused, format!("error: cannot write to {}: {error}; nothing was changed", folder.display()))
+        CommandError::new(
+            Exit::Refused,
+            format!("error: cannot write to {}: {error}; nothing was changed", folder.display()),
+        )
     })
 }
 
@@ -38,7 +41,10 @@ pub fn remember(profile: &Profile) -> Result<(), CommandError> {
 pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
     let state = state()?;
     match name {
-        Some(file) if file.contains('/') || Path::new(file).extension().is_some_and(|e| e == "yaml" || e == "yml") => {
+        Some(file)
+            if file.contains('/')
+                || Path::new(file).extension().is_some_and(|e| e == "yaml" || e == "yml") =>
+        {
             load(Path::new(file))
         }
         Some(name) => {
@@ -48,14 +54,17 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
             }
             let error = usage(&format!("no deployment `{name}` is known on this machine"));
             Err(match known.is_empty() {
-                true => error.hint("name the profile's file instead, e.g. `sparkctl status profiles/qwen35-122b.yaml`"),
+                true => error.hint(
+                    "name the profile's file instead, e.g. `sparkctl status profiles/qwen35-122b.yaml`",
+                ),
                 false => error.hint(format!("known are: {}", known.join(", "))),
             })
         }
         None => match names(&state).as_slice() {
             [] => Err(usage("no deployment is known on this machine").hint("name the profile's file")),
             [only] => read(&state, only),
-            several => Err(usage("several deployments are known on this machine").hint(format!("name one of: {}", several.join(", ")))),
+            several => Err(usage("several deployments are known on this machine")
+                .hint(format!("name one of: {}", several.join(", ")))),
         },
     }
 }
@@ -82,6 +91,7 @@ fn read(state: &Path, name: &str) -> Result<Profile, CommandError> {
     let file = state.join(name).join("profile.json");
     let text = fs::read_to_string(&file).map_err(|error| error.to_string());
     text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())).map_err(|error| {
-        usage(&format!("cannot read {}: {error}", file.display())).hint("name the profile's file instead, or deploy it again")
+        usage(&format!("cannot read {}: {error}", file.display()))
+            .hint("name the profile's file instead, or deploy it again")
     })
 }

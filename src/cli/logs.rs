@@ -37,7 +37,9 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
         let label = format!("{} {rank}", node.name);
         let failed = |error| session::all_reached(vec![error]);
         if let Some(number) = args.release {
-            let logs = store::read_logs(host, &profile.name, number).await.or_else(|e| failed(e).map(|()| Vec::new()))?;
+            let logs = store::read_logs(host, &profile.name, number)
+                .await
+                .or_else(|e| failed(e).map(|()| Vec::new()))?;
             for (_, text) in logs.into_iter().filter(|(of, _)| *of == rank) {
                 let lines: Vec<_> = text.lines().map(str::to_owned).collect();
                 let skipped = args.tail.map_or(0, |tail| lines.len().saturating_sub(tail as usize));
@@ -67,7 +69,8 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
         print(&format!("{label}  {line}\n"));
     }
     if args.release.is_some() && merged.is_empty() {
-        let message = format!("error: no log of release {} is kept on the nodes", args.release.map_or(0, |n| n.0));
+        let message =
+            format!("error: no log of release {} is kept on the nodes", args.release.map_or(0, |n| n.0));
         return Err(CommandError::new(Exit::Usage, message).hint("sparkctl releases"));
     }
     follow(following).await;

@@ -1,10 +1,11 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
+mod change;
 mod known;
 mod logs;
 mod plan;
 mod releases;
-mod run;
+
 mod session;
 mod status;
 
@@ -53,11 +54,11 @@ enum Output {
 #[derive(Debug, Subcommand)]
 enum Command {
     Plan(plan::PlanArgs),
-    Deploy(run::DeployArgs),
+    Deploy(change::DeployArgs),
     Status(status::StatusArgs),
-    Rollback(run::RollbackArgs),
+    Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
-    Stop(run::StopArgs),
+    Stop(change::StopArgs),
     Logs(logs::LogsArgs),
 }
 
@@ -69,12 +70,16 @@ pub fn main() -> ExitCode {
         _ => "sparkctl=debug",
     };
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::try_from_env("SPARKCTL_LOG").unwrap_or_else(|_| level.into()))
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("SPARKCTL_LOG").unwrap_or_else(|_| level.into()),
+        )
         .with_writer(std::io::stderr)
         .init();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&cli.global, &CommandError::new(Exit::Bug, format!("cannot start: {error}"))),
+        Err(error) => {
+            return fail(&cli.global, &CommandError::new(Exit::Bug, format!("cannot start: {error}")));
+        }
     };
     let result = runtime.block_on(run(cli.command, &cli.global));
     // What still runs in the background (a log that is followed) is not waited for.
@@ -88,11 +93,11 @@ pub fn main() -> ExitCode {
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
         Command::Plan(args) => plan::run(args, global).await,
-        Command::Deploy(args) => run::deploy(args, global).await,
+        Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
-        Command::Rollback(args) => run::rollback(args, global).await,
+        Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,
-        Command::Stop(args) => run::stop(args, global).await,
+        Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
     }
 }

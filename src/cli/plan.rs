@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Global, Output, known, print, run, session};
+use super::{Global, Output, change, known, print, session};
 use crate::error::{CommandError, Exit};
 use crate::plan::{planner, render};
 use crate::report::{json, terminal};
@@ -24,7 +24,7 @@ pub struct PlanArgs {
 pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::load(&args.profile)?;
     let (_hosts, facts) = session::look(&profile, global).await?;
-    let planned = planner::deploy(&profile, &facts, &run::operator()).map_err(|refused| CommandError {
+    let planned = planner::deploy(&profile, &facts, &change::operator()).map_err(|refused| CommandError {
         message: terminal::finding_lines(&refused.0).join("\n"),
         hints: Vec::new(),
         exit: Exit::Refused,

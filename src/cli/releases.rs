@@ -30,7 +30,8 @@ pub async fn run(args: ReleasesArgs, global: &Global) -> Result<Exit, CommandErr
     let running = planner::running(&profile.name, &facts);
     match global.output {
         Output::Json => {
-            let content = serde_json::json!({ "deployment": profile.name, "running": running, "releases": releases });
+            let content =
+                serde_json::json!({ "deployment": profile.name, "running": running, "releases": releases });
             print(&format!("{}\n", report::json::document(content)));
         }
         Output::Text if releases.is_empty() => print(&format!("{}: no release yet\n", profile.name)),

@@ -16,7 +16,11 @@ use crate::profile::{NodeName, Profile};
 pub async fn connect(profile: &Profile, global: &Global) -> (Hosts, Vec<(NodeName, HostError)>) {
     let options = SshOptions { config_file: global.ssh_config.clone() };
     let user = profile.cluster.user.as_deref();
-    let all = profile.cluster.nodes.iter().map(|node| async { (node.name.clone(), host::connect(node, user, &options).await) });
+    let all = profile
+        .cluster
+        .nodes
+        .iter()
+        .map(|node| async { (node.name.clone(), host::connect(node, user, &options).await) });
     let (mut hosts, mut errors) = (Hosts::new(), Vec::new());
     for (node, result) in join_all(all).await {
         match result {

@@ -21,7 +21,8 @@ pub struct StatusArgs {
 pub async fn run(args: StatusArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
     let (hosts, errors) = session::connect(&profile, global).await;
-    let unreachable: Vec<_> = errors.iter().map(|(node, error)| (node.clone(), chain(error).join(": "))).collect();
+    let unreachable: Vec<_> =
+        errors.iter().map(|(node, error)| (node.clone(), chain(error).join(": "))).collect();
     let status = ask(&profile, &hosts, &unreachable).await;
     match global.output {
         Output::Json => print(&format!("{}\n", report::json::document(&status))),

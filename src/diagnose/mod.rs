@@ -14,6 +14,7 @@ pub mod signatures;
 mod tests;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 
 use crate::profile::NodeName;
 use signatures::{Class, Severity, Signature};
@@ -68,7 +69,7 @@ pub struct End {
 }
 
 /// Why a start failed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Diagnosis {
     /// The catalogue's name of the failure.
     pub id: Option<&'static str>,
@@ -83,7 +84,7 @@ pub struct Diagnosis {
 }
 
 /// A line that shows what happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Telling {
     /// The node whose log it stands in.
     pub node: NodeName,

@@ -26,7 +26,11 @@ const OURS: &str = "leave it out: sparkctl needs it as it sets it";
 const VARIABLES: &[Variable] = &[
     // vLLM announces this address to the other ranks; unset, it takes the one of the default route,
     // and the group hangs without a word where that is not the fabric.
-    Variable { name: "VLLM_HOST_IP", instead: FABRIC, value: |members, rank| Some(members[rank].address.to_string()) },
+    Variable {
+        name: "VLLM_HOST_IP",
+        instead: FABRIC,
+        value: |members, rank| Some(members[rank].address.to_string()),
+    },
     // Where torch's and NCCL's first connections are made.
     Variable { name: "MASTER_ADDR", instead: HEAD, value: |members, _| Some(members[0].address.to_string()) },
     Variable { name: "NCCL_SOCKET_IFNAME", instead: FABRIC, value: interface },
@@ -35,7 +39,11 @@ const VARIABLES: &[Variable] = &[
     Variable { name: "UCX_NET_DEVICES", instead: FABRIC, value: interface },
     Variable { name: "OMPI_MCA_btl_tcp_if_include", instead: FABRIC, value: interface },
     // The RoCE devices of the fabric's interface; without it NCCL also tries ports that do not reach the peer.
-    Variable { name: "NCCL_IB_HCA", instead: FABRIC, value: |members, rank| (!members[rank].rdma.is_empty()).then(|| members[rank].rdma.join(",")) },
+    Variable {
+        name: "NCCL_IB_HCA",
+        instead: FABRIC,
+        value: |members, rank| (!members[rank].rdma.is_empty()).then(|| members[rank].rdma.join(",")),
+    },
     // One GPU a node: the affinity that NCCL reads from the PCI tree says nothing on GB10.
     Variable { name: "NCCL_IGNORE_CPU_AFFINITY", instead: OURS, value: |_, _| Some("1".to_owned()) },
     // On unified memory the weights count as used memory; Ray's monitor would kill the engine at 95 %.

@@ -71,10 +71,22 @@ pub fn reserved_args(kind: EngineKind) -> &'static [Reserved] {
 
 /// The whole group: a specification for each member, head first.
 pub fn ranks(profile: &Profile, image: &ImageContent, members: &[Member]) -> Vec<Rank> {
-    (0..).zip(members).map(|(rank, member)| Rank { rank, node: member.node.clone(), spec: spec(profile, image, members, rank) }).collect()
+    (0..)
+        .zip(members)
+        .map(|(rank, member)| Rank {
+            rank,
+            node: member.node.clone(),
+            spec: spec(profile, image, members, rank),
+        })
+        .collect()
 }
 
-fn spec(profile: &Profile, image: &ImageContent, members: &[Member], rank: u32) -> crate::container::ContainerSpec {
+fn spec(
+    profile: &Profile,
+    image: &ImageContent,
+    members: &[Member],
+    rank: u32,
+) -> crate::container::ContainerSpec {
     let member = &members[rank as usize];
     crate::container::ContainerSpec {
         image: image.clone(),
@@ -84,7 +96,11 @@ fn spec(profile: &Profile, image: &ImageContent, members: &[Member], rank: u32) 
             Mount { source: profile.model.path.clone(), target: MODEL_TARGET.to_owned(), read_only: true },
             // Compiled kernels and graphs: the first start of a new topology may take half an hour
             // to make them, so they outlive the container.
-            Mount { source: format!("sparkctl-{}-cache", profile.name), target: "/root/.cache".to_owned(), read_only: false },
+            Mount {
+                source: format!("sparkctl-{}-cache", profile.name),
+                target: "/root/.cache".to_owned(),
+                read_only: false,
+            },
         ],
         devices: if member.infiniband { vec!["/dev/infiniband".to_owned()] } else { Vec::new() },
         gpus: member.gpus,

@@ -74,7 +74,12 @@ pub struct ExecuteError {
 }
 
 /// Executes `plan`. What was measured on the way is returned, and recorded by the plan's own last step.
-pub async fn execute(plan: &Plan, hosts: &Hosts, events: &Events, cancel: &Cancel) -> Result<Figures, ExecuteError> {
+pub async fn execute(
+    plan: &Plan,
+    hosts: &Hosts,
+    events: &Events,
+    cancel: &Cancel,
+) -> Result<Figures, ExecuteError> {
     let mut clock = step::Clock::default();
     for stage in &plan.stages {
         let began = Instant::now();

@@ -49,7 +49,8 @@ pub(super) async fn await_ready(
     let mut followers = tokio::task::JoinSet::new();
     let mut group = Vec::new();
     for (rank, (node, container)) in ready.containers.iter().enumerate() {
-        let host = hosts.get(node).ok_or_else(|| StepError::Unexpected(format!("{node} is not of the cluster")))?;
+        let host =
+            hosts.get(node).ok_or_else(|| StepError::Unexpected(format!("{node} is not of the cluster")))?;
         group.push((node, container, host.as_ref()));
         let (host, container, lines) = (host.clone(), container.clone(), lines.clone());
         followers.spawn(async move {
@@ -144,7 +145,9 @@ async fn probe(head: &dyn Host, endpoint: &Endpoint) -> Probe {
         match listed(head, endpoint).await {
             None => continue,
             Some(names) if names.contains(&endpoint.model) => {}
-            Some(listed) => return Probe::Failed(NotReady::WrongModel { listed, wanted: endpoint.model.clone() }),
+            Some(listed) => {
+                return Probe::Failed(NotReady::WrongModel { listed, wanted: endpoint.model.clone() });
+            }
         }
         let began = Instant::now();
         // The first request may compile kernels for minutes: it is not hurried, the stall limit is.

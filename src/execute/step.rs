@@ -75,10 +75,13 @@ pub(super) async fn act(
 ) -> Result<Done, StepError> {
     let host = |node| -> Result<&dyn Host, StepError> {
         let found = hosts.get(node).map(AsRef::as_ref);
-        found.ok_or_else(|| StepError::Unexpected(format!("the plan names {node}, which is not of the cluster")))
+        found.ok_or_else(|| {
+            StepError::Unexpected(format!("the plan names {node}, which is not of the cluster"))
+        })
     };
     let node = host(&step.node)?;
-    let total_of = |total: u64| move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done, total });
+    let total_of =
+        |total: u64| move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done, total });
     match &step.action {
         Action::CopyWeights { from, from_address, to_address, path, files, bytes } => {
             let job = WeightsJob {
@@ -136,18 +139,34 @@ pub(super) async fn act(
 }
 
 fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate for people")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate for people"
+    )]
     let rate = (bytes as f64 / seconds.max(0.001)) as u64;
     let time = people(Duration::from_secs_f64(seconds));
-    Done { changed: true, detail: Some(format!("{} to {to} in {time} ({}/s)", size(bytes), size(rate))), first_completion: None }
+    Done {
+        changed: true,
+        detail: Some(format!("{} to {to} in {time} ({}/s)", size(bytes), size(rate))),
+        first_completion: None,
+    }
 }
 
 /// Ends a container of ours for good. Its log is kept on the node before it is removed; the restart
 /// policy goes first, so that a node which boots in the middle does not bring it back.
-async fn retire(node: &dyn Host, container: &str, release: ReleaseNumber, rank: u32) -> Result<Done, StepError> {
+async fn retire(
+    node: &dyn Host,
+    container: &str,
+    release: ReleaseNumber,
+    rank: u32,
+) -> Result<Done, StepError> {
     let Some(found) = node.container(container).await? else { return Ok(changed(false)) };
     let Some(ours) = found.ours else {
-        return Err(StepError::Unexpected(format!("container `{container}` is not sparkctl's; it was left alone")));
+        return Err(StepError::Unexpected(format!(
+            "container `{container}` is not sparkctl's; it was left alone"
+        )));
     };
     node.set_restart(container, "no").await?;
     node.stop_container(container, STOP_GRACE).await?;
@@ -158,7 +177,11 @@ async fn retire(node: &dyn Host, container: &str, release: ReleaseNumber, rank: 
 }
 
 /// A container's log as one text.
-pub(crate) async fn whole_log(node: &dyn Host, container: &str, tail: Option<u32>) -> Result<String, StepError> {
+pub(crate) async fn whole_log(
+    node: &dyn Host,
+    container: &str,
+    tail: Option<u32>,
+) -> Result<String, StepError> {
     let mut lines = node.container_log(container, tail, false).await?;
     let mut text = String::new();
     while let Some(line) = lines.recv().await {
@@ -177,9 +200,12 @@ async fn start(
     let name = container_name(deployment, rank.rank);
     match node.container(&name).await? {
         Some(there) => {
-            let same = there.ours.is_some_and(|ours| ours.release == release && ours.spec == rank.spec.digest());
+            let same =
+                there.ours.is_some_and(|ours| ours.release == release && ours.spec == rank.spec.digest());
             if !same {
-                return Err(StepError::Unexpected(format!("a container named `{name}` is in the way; it was left alone")));
+                return Err(StepError::Unexpected(format!(
+                    "a container named `{name}` is in the way; it was left alone"
+                )));
             }
             if there.state.running {
                 return Ok(changed(false));
@@ -188,8 +214,15 @@ async fn start(
         None => {
             let kept = rank.spec.image.kept_as();
             let images = node.images().await?;
-            if !images.iter().any(|image| image.content == rank.spec.image && image.references.contains(&kept)) {
-                return Err(StepError::Unexpected(format!("image {} is not on {} any more", rank.spec.image, node.node())));
+            if !images
+                .iter()
+                .any(|image| image.content == rank.spec.image && image.references.contains(&kept))
+            {
+                return Err(StepError::Unexpected(format!(
+                    "image {} is not on {} any more",
+                    rank.spec.image,
+                    node.node()
+                )));
             }
             node.create_container(&NewContainer {
                 labels: labels(deployment, release, rank),

@@ -27,7 +27,11 @@ pub struct WrongAnswer {
 }
 
 /// Asks what `verify` wants asked; returns what was proven.
-pub(super) async fn verify(head: &dyn Host, endpoint: &Endpoint, verify: &Verify) -> Result<Vec<String>, StepError> {
+pub(super) async fn verify(
+    head: &dyn Host,
+    endpoint: &Endpoint,
+    verify: &Verify,
+) -> Result<Vec<String>, StepError> {
     let most = most_tokens(head, endpoint).await;
     let mut proven = Vec::new();
     if verify.chat {
@@ -50,11 +54,20 @@ pub(super) async fn verify(head: &dyn Host, endpoint: &Endpoint, verify: &Verify
 async fn most_tokens(head: &dyn Host, endpoint: &Endpoint) -> u64 {
     let Ok(answer) = head.http(endpoint.port, "/v1/models", None, LIMIT).await else { return MOST_TOKENS };
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let context = body["data"].as_array().into_iter().flatten().find(|model| model["id"] == endpoint.model.as_str());
-    context.and_then(|model| model["max_model_len"].as_u64()).map_or(MOST_TOKENS, |length| MOST_TOKENS.min(length / 2))
+    let context =
+        body["data"].as_array().into_iter().flatten().find(|model| model["id"] == endpoint.model.as_str());
+    context
+        .and_then(|model| model["max_model_len"].as_u64())
+        .map_or(MOST_TOKENS, |length| MOST_TOKENS.min(length / 2))
 }
 
-async fn chat(head: &dyn Host, endpoint: &Endpoint, most: u64, question: &str, wanted: &str) -> Result<(), StepError> {
+async fn chat(
+    head: &dyn Host,
+    endpoint: &Endpoint,
+    most: u64,
+    question: &str,
+    wanted: &str,
+) -> Result<(), StepError> {
     let choice = ask(head, endpoint, most, question, None).await?;
     let content = text(&choice, "content");
     let fault = |why: String, hint| wrong(question, &choice, why, hint);
@@ -73,7 +86,10 @@ async fn chat(head: &dyn Host, endpoint: &Endpoint, most: u64, question: &str, w
     if choice["finish_reason"] == "length" {
         return Err(fault(format!("it was cut off after {most} tokens, before the answer"), None));
     }
-    Err(fault(format!("`{wanted}` is not in it"), Some("the weights, the quantisation or the chat template may be wrong for this engine")))
+    Err(fault(
+        format!("`{wanted}` is not in it"),
+        Some("the weights, the quantisation or the chat template may be wrong for this engine"),
+    ))
 }
 
 async fn reasoning(head: &dyn Host, endpoint: &Endpoint, most: u64) -> Result<(), StepError> {
@@ -108,13 +124,15 @@ async fn tools(head: &dyn Host, endpoint: &Endpoint, most: u64) -> Result<(), St
     let fault = |why: &str| Err(wrong(question, &choice, why.to_owned(), hint));
     if call.is_null() {
         let content = text(&choice, "content");
-        let raw = ["<tool_call>", "<|tool", "[TOOL_CALLS]", "<function"].iter().any(|mark| content.contains(mark));
+        let raw =
+            ["<tool_call>", "<|tool", "[TOOL_CALLS]", "<function"].iter().any(|mark| content.contains(mark));
         return fault(if raw { "the tool call is raw markup in the answer" } else { "no tool was called" });
     }
     if call["name"] != "get_weather" {
         return fault("another tool was called than the one there is");
     }
-    let arguments: Option<Value> = call["arguments"].as_str().and_then(|text| serde_json::from_str(text).ok());
+    let arguments: Option<Value> =
+        call["arguments"].as_str().and_then(|text| serde_json::from_str(text).ok());
     match arguments.as_ref().and_then(|arguments| arguments["city"].as_str()) {
         Some(city) if city.to_lowercase().contains("paris") => {}
         Some(_) => return fault("the tool was called for another city"),
@@ -127,7 +145,13 @@ async fn tools(head: &dyn Host, endpoint: &Endpoint, most: u64) -> Result<(), St
 }
 
 /// The first choice of a chat completion.
-async fn ask(head: &dyn Host, endpoint: &Endpoint, most: u64, question: &str, tool: Option<Value>) -> Result<Value, StepError> {
+async fn ask(
+    head: &dyn Host,
+    endpoint: &Endpoint,
+    most: u64,
+    question: &str,
+    tool: Option<Value>,
+) -> Result<Value, StepError> {
     let mut body = json!({
         "model": endpoint.model,
         "messages": [{ "role": "user", "content": question }],
@@ -144,7 +168,8 @@ async fn ask(head: &dyn Host, endpoint: &Endpoint, most: u64, question: &str, to
     if answer.status != 200 {
         return Err(refused(format!("HTTP {}", answer.status)).into());
     }
-    let body: Value = serde_json::from_slice(&answer.body).map_err(|error| refused(format!("not JSON: {error}")))?;
+    let body: Value =
+        serde_json::from_slice(&answer.body).map_err(|error| refused(format!("not JSON: {error}")))?;
     match body["choices"][0].clone() {
         Value::Null => Err(refused("no choice in it".to_owned()).into()),
         choice => Ok(choice),

@@ -4,6 +4,16 @@
 //! faults ([`FakeHost`]). A host knows no engine, no plan and no profile. Its operations are the
 //! ones that a node offers anyhow: run a script, ask the Docker Engine, speak HTTP to a port.
 
+pub mod command;
+mod connect;
+mod docker;
+mod http;
+mod local;
+mod process;
+mod reach;
+mod ssh;
+mod ssh_words;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -14,6 +24,10 @@ use tokio::sync::mpsc;
 use crate::cluster::facts::{Container, Docker, Image};
 use crate::container::ContainerSpec;
 use crate::profile::NodeName;
+
+pub use connect::connect;
+pub use local::LocalHost;
+pub use ssh::{SshHost, SshOptions};
 
 /// A script for `sh`, as data. It travels over standard input to an explicit `sh`, so that neither
 /// the login shell nor its configuration matters; `args` are its positional parameters and `input`

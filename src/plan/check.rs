@@ -31,7 +31,13 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(severity: Severity, id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
+    fn new(
+        severity: Severity,
+        id: &'static str,
+        node: Option<&NodeName>,
+        message: String,
+        hint: &str,
+    ) -> Self {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
         Self { id, severity, node: node.cloned(), message, hint }
     }
@@ -197,7 +203,11 @@ fn ports(profile: &Profile, head: &NodeFacts, findings: &mut Vec<Finding>) {
             [port.get(), RAY_PORT]
         })
         .collect();
-    let mut wanted = vec![(profile.serve.port.get(), "serve.port", "choose another `serve.port`, or end what listens there")];
+    let mut wanted = vec![(
+        profile.serve.port.get(),
+        "serve.port",
+        "choose another `serve.port`, or end what listens there",
+    )];
     if profile.cluster.nodes.len() > 1 {
         wanted.push((RAY_PORT, "Ray", "end what listens there: Ray needs this port on the head"));
     }
@@ -227,7 +237,9 @@ fn tools(facts: &[NodeFacts], findings: &mut Vec<Finding>) {
         return;
     }
     for node in facts {
-        for (tool, why) in [("rsync", "copies weights between nodes"), ("python3", "passes images between nodes")] {
+        for (tool, why) in
+            [("rsync", "copies weights between nodes"), ("python3", "passes images between nodes")]
+        {
             if !node.tools.contains_key(tool) {
                 findings.push(Finding::error(
                     "tool-absent",

@@ -72,7 +72,10 @@ pub fn restore(target: &Release, facts: &[NodeFacts]) -> Result<Planned, Refused
         findings.push(Finding::error(
             "image-absent",
             None,
-            format!("the image of release {} ({}) is on no node any more", target.number, target.image.content),
+            format!(
+                "the image of release {} ({}) is on no node any more",
+                target.number, target.image.content
+            ),
             "deploy anew: the release cannot come back without its image",
         ));
     }
@@ -106,7 +109,8 @@ pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
 
 /// The release to go back to from the one that runs (or ran last): the newest that was deployed before it.
 pub fn release_before(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<Release> {
-    let current = running(deployment, facts).or_else(|| newest(facts, |_| true).map(|release| release.number))?;
+    let current =
+        running(deployment, facts).or_else(|| newest(facts, |_| true).map(|release| release.number))?;
     newest(facts, |release| release.number < current)
 }
 
@@ -162,7 +166,10 @@ fn group(
     }
     let endpoint = Endpoint { port: profile.serve.port.get(), model: profile.served_name().to_owned() };
     let finished = release.outcome == Outcome::Deployed;
-    let begin = Release { outcome: if finished && !new { Outcome::Deployed } else { Outcome::Begun }, ..release.clone() };
+    let begin = Release {
+        outcome: if finished && !new { Outcome::Deployed } else { Outcome::Begun },
+        ..release.clone()
+    };
     let done = Release { outcome: Outcome::Deployed, ..release.clone() };
 
     let on_each = |action: &dyn Fn(&Rank) -> Action| -> Vec<Step> {
@@ -172,17 +179,24 @@ fn group(
     let record = || {
         let armed = |rank: &Rank| {
             let facts = facts.iter().find(|facts| facts.node == rank.node);
-            facts.is_some_and(|f| f.containers.iter().any(|c| c.name == name(rank) && c.restart == "unless-stopped"))
+            facts.is_some_and(|f| {
+                f.containers.iter().any(|c| c.name == name(rank) && c.restart == "unless-stopped")
+            })
         };
         let written = |rank: &Rank| {
             let facts = facts.iter().find(|facts| facts.node == rank.node);
-            facts.is_some_and(|facts| facts.releases.iter().any(|r| r.number == done.number && r.outcome == done.outcome))
+            facts.is_some_and(|facts| {
+                facts.releases.iter().any(|r| r.number == done.number && r.outcome == done.outcome)
+            })
         };
         let mut steps: Vec<_> = release
             .ranks
             .iter()
             .filter(|rank| !in_place || !armed(rank))
-            .map(|rank| Step { node: rank.node.clone(), action: Action::KeepRunning { container: name(rank) } })
+            .map(|rank| Step {
+                node: rank.node.clone(),
+                action: Action::KeepRunning { container: name(rank) },
+            })
             .collect();
         // A release that is brought back keeps its record; nodes that lost theirs get it again.
         steps.extend(release.ranks.iter().filter(|rank| !written(rank)).map(|rank| Step {
@@ -202,7 +216,10 @@ fn group(
         let step = |action| vec![Step { node: head.name.clone(), action }];
         [
             (StageKind::Ready, step(Action::AwaitReady { ready })),
-            (StageKind::Verify, step(Action::Verify { endpoint: endpoint.clone(), verify: verify(&profile) })),
+            (
+                StageKind::Verify,
+                step(Action::Verify { endpoint: endpoint.clone(), verify: verify(&profile) }),
+            ),
         ]
     };
 
@@ -215,7 +232,10 @@ fn group(
         }
     } else {
         if new {
-            all.push((StageKind::Begin, on_each(&|_| Action::WriteRelease { release: Box::new(begin.clone()) })));
+            all.push((
+                StageKind::Begin,
+                on_each(&|_| Action::WriteRelease { release: Box::new(begin.clone()) }),
+            ));
         }
         all.push((StageKind::Stop, retire(&profile.name, facts)));
         let start = |rank: &Rank| Action::Start {
@@ -242,7 +262,10 @@ fn group(
 
 /// Stages that have steps.
 fn stages(all: impl IntoIterator<Item = (StageKind, Vec<Step>)>) -> Vec<Stage> {
-    all.into_iter().filter(|(_, steps)| !steps.is_empty()).map(|(kind, steps)| Stage { kind, steps }).collect()
+    all.into_iter()
+        .filter(|(_, steps)| !steps.is_empty())
+        .map(|(kind, steps)| Stage { kind, steps })
+        .collect()
 }
 
 /// What `verify` asks, less what the engine was not told to do.
@@ -258,14 +281,22 @@ fn retire(deployment: &DeploymentName, facts: &[NodeFacts]) -> Vec<Step> {
     let steps = facts.iter().flat_map(|facts| {
         facts.ours(deployment).map(|(container, ours)| Step {
             node: facts.node.clone(),
-            action: Action::Retire { container: container.name.clone(), release: ours.release, rank: ours.rank },
+            action: Action::Retire {
+                container: container.name.clone(),
+                release: ours.release,
+                rank: ours.rank,
+            },
         })
     });
     steps.collect()
 }
 
 /// The image's content: what the head has under the name, else what any node has.
-fn image_content(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) -> Option<ImageContent> {
+fn image_content(
+    profile: &Profile,
+    facts: &[NodeFacts],
+    findings: &mut Vec<Finding>,
+) -> Option<ImageContent> {
     let reference = profile.image.reference.with_tag();
     let found = facts.iter().find_map(|facts| facts.image_named(&reference));
     if found.is_none() {
@@ -279,7 +310,11 @@ fn image_content(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Find
     found.map(|image| image.content.clone())
 }
 
-fn model_folder<'a>(profile: &Profile, head: &'a NodeFacts, findings: &mut Vec<Finding>) -> Option<&'a ModelFolder> {
+fn model_folder<'a>(
+    profile: &Profile,
+    head: &'a NodeFacts,
+    findings: &mut Vec<Finding>,
+) -> Option<&'a ModelFolder> {
     let path = &profile.model.path;
     let mut error = |message: String, hint: &str| {
         findings.push(Finding::error("model-absent", Some(&head.node), message, hint));
@@ -287,12 +322,14 @@ fn model_folder<'a>(profile: &Profile, head: &'a NodeFacts, findings: &mut Vec<F
     };
     match &head.model {
         None => error(format!("there is no folder `{path}`"), "correct `model.path`, or put the model there"),
-        Some(model) if !model.dangling.is_empty() => {
-            error(format!("`{path}` has links that lead nowhere: {}", model.dangling.join(", ")), "fetch the model again")
-        }
-        Some(model) if !model.files.iter().any(|file| file.path == "config.json") => {
-            error(format!("`{path}` has no config.json, so it is not a model's folder"), "correct `model.path`")
-        }
+        Some(model) if !model.dangling.is_empty() => error(
+            format!("`{path}` has links that lead nowhere: {}", model.dangling.join(", ")),
+            "fetch the model again",
+        ),
+        Some(model) if !model.files.iter().any(|file| file.path == "config.json") => error(
+            format!("`{path}` has no config.json, so it is not a model's folder"),
+            "correct `model.path`",
+        ),
         Some(model) => Some(model),
     }
 }
@@ -324,7 +361,12 @@ pub fn weights_digest(files: &[ModelFile]) -> String {
     hex(&hash.finalize())
 }
 
-fn weights_steps(profile: &Profile, facts: &[NodeFacts], weights: &ModelFolder, findings: &mut Vec<Finding>) -> Vec<Step> {
+fn weights_steps(
+    profile: &Profile,
+    facts: &[NodeFacts],
+    weights: &ModelFolder,
+    findings: &mut Vec<Finding>,
+) -> Vec<Step> {
     let head = &profile.cluster.nodes[0];
     let mut steps = Vec::new();
     for (node, facts) in profile.cluster.nodes.iter().zip(facts).skip(1) {
@@ -340,7 +382,12 @@ fn weights_steps(profile: &Profile, facts: &[NodeFacts], weights: &ModelFolder, 
             findings.push(Finding::error(
                 "disk-model",
                 Some(&node.name),
-                format!("{} are to be copied to `{}`, {} are free there", size(bytes), profile.model.path, size(disk.free)),
+                format!(
+                    "{} are to be copied to `{}`, {} are free there",
+                    size(bytes),
+                    profile.model.path,
+                    size(disk.free)
+                ),
                 "free some space on that file system",
             ));
         }
@@ -388,21 +435,27 @@ fn differences(wanted: &Release, facts: &[NodeFacts]) -> Vec<String> {
     let mut found = Vec::new();
     let deployment = &wanted.deployment;
     for rank in &wanted.ranks {
-        let ours = facts
-            .iter()
-            .find(|facts| facts.node == rank.node)
-            .and_then(|facts| facts.ours(deployment).find(|(container, _)| container.name == container_name(deployment, rank.rank)));
+        let ours = facts.iter().find(|facts| facts.node == rank.node).and_then(|facts| {
+            facts
+                .ours(deployment)
+                .find(|(container, _)| container.name == container_name(deployment, rank.rank))
+        });
         match ours {
             None => found.push(format!("{}: no container of rank {}", rank.node, rank.rank)),
             Some((container, _)) if !container.state.running => {
-                found.push(format!("{}: rank {} does not run ({})", rank.node, rank.rank, container.state.status));
+                found.push(format!(
+                    "{}: rank {} does not run ({})",
+                    rank.node, rank.rank, container.state.status
+                ));
             }
             Some((_, ours)) if ours.spec != rank.spec.digest() => {
                 let before = release_numbered(ours.release, facts)
                     .and_then(|release| release.ranks.into_iter().find(|before| before.rank == rank.rank));
                 found.extend(match before {
                     Some(before) => super::render::spec_differences(&rank.node, &before.spec, &rank.spec),
-                    None => vec![format!("{}: rank {} runs with another specification", rank.node, rank.rank)],
+                    None => {
+                        vec![format!("{}: rank {} runs with another specification", rank.node, rank.rank)]
+                    }
                 });
             }
             Some(_) => {}
@@ -410,13 +463,15 @@ fn differences(wanted: &Release, facts: &[NodeFacts]) -> Vec<String> {
     }
     for facts in facts {
         for (container, ours) in facts.ours(deployment) {
-            let wanted_here = wanted.ranks.iter().any(|rank| rank.node == facts.node && rank.rank == ours.rank);
+            let wanted_here =
+                wanted.ranks.iter().any(|rank| rank.node == facts.node && rank.rank == ours.rank);
             if !wanted_here {
                 found.push(format!("{}: {} is not of this group", facts.node, container.name));
             }
         }
     }
-    let mut releases: Vec<_> = facts.iter().flat_map(|f| f.ours(deployment)).map(|(_, ours)| ours.release).collect();
+    let mut releases: Vec<_> =
+        facts.iter().flat_map(|f| f.ours(deployment)).map(|(_, ours)| ours.release).collect();
     releases.sort();
     releases.dedup();
     match releases[..] {

@@ -11,7 +11,8 @@ use crate::profile::NodeName;
 pub fn text(plan: &Plan, verbose: bool) -> String {
     let mut out = title(plan);
     if plan.is_empty() {
-        let running = plan.running.map_or_else(|| "nothing runs".to_owned(), |n| format!("release {n} runs as wanted"));
+        let running =
+            plan.running.map_or_else(|| "nothing runs".to_owned(), |n| format!("release {n} runs as wanted"));
         let _ = writeln!(out, "\n  nothing to do: {running}");
         return out;
     }
@@ -41,7 +42,12 @@ pub fn text(plan: &Plan, verbose: bool) -> String {
 }
 
 fn title(plan: &Plan) -> String {
-    let nodes: Vec<_> = plan.nodes.iter().enumerate().map(|(i, n)| if i == 0 { format!("{n} (head)") } else { n.to_string() }).collect();
+    let nodes: Vec<_> = plan
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(i, n)| if i == 0 { format!("{n} (head)") } else { n.to_string() })
+        .collect();
     let way = match (plan.running, plan.release) {
         (Some(from), Some(to)) if from != to => format!("release {from} (runs) → {to}"),
         (Some(from), Some(_)) => format!("release {from} (runs)"),
@@ -69,10 +75,14 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::CopyWeights { from, files, bytes, .. } => {
             format!("{from} → {node}   {} {}, {}", files.len(), plural(files.len(), "file"), size(*bytes))
         }
-        Action::CopyImage { from, content, bytes, .. } => format!("{from} → {node}   {content}, {}", size(*bytes)),
+        Action::CopyImage { from, content, bytes, .. } => {
+            format!("{from} → {node}   {content}, {}", size(*bytes))
+        }
         Action::KeepImage { content, .. } => format!("{node}   keep {content}"),
         Action::WriteRelease { release } => format!("{node}   record release {}", release.number),
-        Action::Retire { container, release, .. } => format!("{node}   {container} (release {release}), its log is kept"),
+        Action::Retire { container, release, .. } => {
+            format!("{node}   {container} (release {release}), its log is kept")
+        }
         Action::Start { rank, .. } => format!("{node}   rank {} ({})", rank.rank, rank.role()),
         Action::AwaitReady { ready } => format!("{node}   port {} answers", ready.endpoint.port),
         Action::Verify { verify, .. } => {
@@ -97,7 +107,13 @@ fn ranks(plan: &Plan) -> String {
         }
         for (i, mount) in rank.spec.mounts.iter().enumerate() {
             let way = if mount.read_only { "read-only" } else { "read-write" };
-            let _ = writeln!(out, "    {:<7} {} at {} ({way})", if i == 0 { "mounts" } else { "" }, mount.source, mount.target);
+            let _ = writeln!(
+                out,
+                "    {:<7} {} at {} ({way})",
+                if i == 0 { "mounts" } else { "" },
+                mount.source,
+                mount.target
+            );
         }
         for device in &rank.spec.devices {
             let _ = writeln!(out, "    device  {device}");
@@ -109,7 +125,9 @@ fn ranks(plan: &Plan) -> String {
 /// An argument in a line: a launch script is told by its first words.
 fn shown(argument: &str) -> String {
     match argument.lines().next() {
-        Some(first) if argument.contains('\n') => format!("‹script: {} …›", first.trim_matches(['"', ' ', '.'])),
+        Some(first) if argument.contains('\n') => {
+            format!("‹script: {} …›", first.trim_matches(['"', ' ', '.']))
+        }
         _ if argument.contains(' ') => format!("'{argument}'"),
         _ => argument.to_owned(),
     }
@@ -146,9 +164,14 @@ pub fn spec_differences(node: &NodeName, before: &ContainerSpec, after: &Contain
 /// The part of two lists between what they share at both ends.
 fn list_difference(before: &[String], after: &[String]) -> String {
     let front = before.iter().zip(after).take_while(|(a, b)| a == b).count();
-    let back = before[front..].iter().rev().zip(after[front..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let back =
+        before[front..].iter().rev().zip(after[front..].iter().rev()).take_while(|(a, b)| a == b).count();
     // A flag is told with its value.
-    let start = if front > 0 && before[front - 1].starts_with("--") && !before[front - 1].contains('=') { front - 1 } else { front };
+    let start = if front > 0 && before[front - 1].starts_with("--") && !before[front - 1].contains('=') {
+        front - 1
+    } else {
+        front
+    };
     let middle = |list: &[String]| {
         let words: Vec<_> = list[start..list.len() - back].iter().map(|word| shown(word)).collect();
         if words.is_empty() { "nothing".to_owned() } else { words.join(" ") }

@@ -44,7 +44,8 @@ pub async fn read_logs(
     deployment: &DeploymentName,
     number: ReleaseNumber,
 ) -> Result<Vec<(u32, String)>, HostError> {
-    let script = Script::new("read-logs", include_str!("read-logs.sh"), [deployment.to_string(), folder(number)]);
+    let script =
+        Script::new("read-logs", include_str!("read-logs.sh"), [deployment.to_string(), folder(number)]);
     let text = succeeded(host, "read the kept logs", host.run(script).await?)?;
     let mut logs: Vec<(u32, String)> = Vec::new();
     for line in text.lines() {

@@ -19,17 +19,28 @@ pub fn status(status: &Status, now: Timestamp) -> String {
         Health::Unknown => "UNKNOWN",
     };
     let release = status.release.map_or_else(String::new, |release| format!("release {release}, "));
-    let what = status.problems.first().map_or_else(|| format!("  {}", status.endpoint), |p| format!(": {}", p.message));
+    let what = status
+        .problems
+        .first()
+        .map_or_else(|| format!("  {}", status.endpoint), |p| format!(": {}", p.message));
     let what = if status.health == Health::Stopped { String::new() } else { what };
     let _ = writeln!(out, "{}   {release}{word}{what}", status.deployment);
     let width = status.ranks.iter().map(|rank| rank.node.as_str().len()).max().unwrap_or(0).max(4);
-    let _ = writeln!(out, "  RANK  {:width$}  ROLE    CONTAINER  FABRIC           MEMORY           GPU         SINCE", "NODE");
+    let _ = writeln!(
+        out,
+        "  RANK  {:width$}  ROLE    CONTAINER  FABRIC           MEMORY           GPU         SINCE",
+        "NODE"
+    );
     for rank in &status.ranks {
         let _ = writeln!(out, "  {}", row(rank, width, now).trim_end());
     }
     let mut tail = Vec::new();
     if let Some(ray) = &status.ray {
-        tail.push(format!("Ray {} of {} nodes", ray.wanted.intersection(&ray.alive).count(), ray.wanted.len()));
+        tail.push(format!(
+            "Ray {} of {} nodes",
+            ray.wanted.intersection(&ray.alive).count(),
+            ray.wanted.len()
+        ));
     }
     if let Some(load) = &status.load {
         if let (Some(running), Some(waiting)) = (load.running, load.waiting) {
@@ -69,9 +80,12 @@ fn row(rank: &RankStatus, width: usize, now: Timestamp) -> String {
         let value = bytes as f64 / 1e9;
         format!("{value:.1}")
     };
-    let memory = rank.memory.map_or_else(String::new, |(used, total)| format!("{} / {} G", gigabytes(used), gigabytes(total)));
+    let memory = rank
+        .memory
+        .map_or_else(String::new, |(used, total)| format!("{} / {} G", gigabytes(used), gigabytes(total)));
     let gpu = rank.gpu.as_ref().map_or_else(String::new, |gpu| {
-        let part = |value: Option<u8>, unit: &str| value.map_or_else(String::new, |value| format!("{value} {unit}"));
+        let part =
+            |value: Option<u8>, unit: &str| value.map_or_else(String::new, |value| format!("{value} {unit}"));
         format!("{} {}", part(gpu.utilisation, "%"), part(gpu.temperature, "°C"))
     });
     let when = match state {
@@ -84,11 +98,13 @@ fn row(rank: &RankStatus, width: usize, now: Timestamp) -> String {
 
 /// The history of a deployment, newest first. `running` is the release whose containers run now.
 pub fn releases(releases: &[Release], running: Option<ReleaseNumber>) -> String {
-    let mut out = String::from("RELEASE  WHEN                  WHO                   IMAGE         START    OUTCOME\n");
+    let mut out =
+        String::from("RELEASE  WHEN                  WHO                   IMAGE         START    OUTCOME\n");
     for release in releases.iter().rev() {
-        let start = release.figures.start_seconds.map_or_else(String::new, |seconds| {
-            people(std::time::Duration::from_secs_f64(seconds))
-        });
+        let start = release
+            .figures
+            .start_seconds
+            .map_or_else(String::new, |seconds| people(std::time::Duration::from_secs_f64(seconds)));
         let outcome = match &release.outcome {
             Outcome::Deployed if Some(release.number) == running => "runs".to_owned(),
             Outcome::Deployed => "deployed".to_owned(),

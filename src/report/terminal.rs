@@ -80,9 +80,10 @@ impl Terminal {
                 let fraction = if *total == 0 { 1.0 } else { *done as f32 / *total as f32 };
                 (format!("{} of {}", size(*done), size(*total)), Some(fraction.min(1.0)))
             }
-            Progress::Engine { stage, figure, fraction } => {
-                (figure.as_ref().map_or_else(|| stage.clone(), |figure| format!("{stage} {figure}")), *fraction)
-            }
+            Progress::Engine { stage, figure, fraction } => (
+                figure.as_ref().map_or_else(|| stage.clone(), |figure| format!("{stage} {figure}")),
+                *fraction,
+            ),
         };
         self.last.insert(node.clone(), text.clone());
         if self.quiet {
@@ -90,14 +91,19 @@ impl Terminal {
         }
         if let Some(bars) = &self.live {
             let bar = self.bars.entry(node.clone()).or_insert_with(|| {
-                let style = ProgressStyle::with_template("      {prefix:<16} {msg:<34} {bar:20} {elapsed:>4}");
+                let style =
+                    ProgressStyle::with_template("      {prefix:<16} {msg:<34} {bar:20} {elapsed:>4}");
                 let bar = bars.add(ProgressBar::new(1000));
                 bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("█▉░"));
                 bar.set_prefix(node.to_string());
                 bar.enable_steady_tick(Duration::from_secs(1));
                 bar
             });
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a bar of 1000 parts")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a bar of 1000 parts"
+            )]
             bar.set_position((fraction.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as u64);
             bar.set_message(text);
         } else if let Progress::Engine { stage: words, .. } = progress
@@ -189,7 +195,9 @@ impl Sink for Terminal {
             Event::Evidence { .. } | Event::Facts { .. } => {}
             Event::Failed { failure } => self.failure(failure),
             Event::Restoring { release } => {
-                self.line(&format!("restoring release {release} (interrupt once more to leave things as they are)"));
+                self.line(&format!(
+                    "restoring release {release} (interrupt once more to leave things as they are)"
+                ));
             }
             Event::Finished { deployment, outcome } => self.outcome(deployment.as_str(), outcome),
         }
@@ -212,11 +220,15 @@ pub fn failure_lines(failure: &Failure) -> Vec<String> {
     let mut hints = failure.hints.clone();
     if let Some(diagnosis) = &failure.diagnosis {
         for telling in &diagnosis.telling {
-            let time = telling.time.map_or_else(String::new, |time| format!("  {}", time.strftime("%H:%M:%S")));
+            let time =
+                telling.time.map_or_else(String::new, |time| format!("  {}", time.strftime("%H:%M:%S")));
             lines.push(format!("  {}  {}{time}", telling.node, telling.text));
         }
         let cause = diagnosis.cause.clone();
-        lines.push(format!("cause: {}", cause.unwrap_or_else(|| "unknown: no line of the logs is one that sparkctl knows".to_owned())));
+        lines.push(format!(
+            "cause: {}",
+            cause.unwrap_or_else(|| "unknown: no line of the logs is one that sparkctl knows".to_owned())
+        ));
         hints.extend(diagnosis.hint.clone());
     }
     lines.extend(hints.into_iter().map(|hint| format!("hint:  {hint}")));
@@ -245,8 +257,9 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
         }
         RunOutcome::NothingToDo { release: None, .. } => format!("{deployment}: nothing runs, nothing to do"),
         RunOutcome::Deployed { release, endpoint, outage_seconds } => {
-            let outage = outage_seconds
-                .map_or_else(String::new, |seconds| format!(" (outage {})", people(Duration::from_secs_f64(seconds))));
+            let outage = outage_seconds.map_or_else(String::new, |seconds| {
+                format!(" (outage {})", people(Duration::from_secs_f64(seconds)))
+            });
             format!("{deployment} release {release} serves at {endpoint}{outage}")
         }
         RunOutcome::Stopped { release } => {
@@ -258,8 +271,12 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             format!("{deployment}: another operation holds the lock: {holder}; nothing was changed")
         }
         RunOutcome::Unreachable { state, .. } => format!("{deployment}: {state}"),
-        RunOutcome::Unchanged { serving: Some(release) } => format!("{deployment}: failed; release {release} still serves, untouched"),
-        RunOutcome::Unchanged { serving: None } => format!("{deployment}: failed before anything was started; nothing serves"),
+        RunOutcome::Unchanged { serving: Some(release) } => {
+            format!("{deployment}: failed; release {release} still serves, untouched")
+        }
+        RunOutcome::Unchanged { serving: None } => {
+            format!("{deployment}: failed before anything was started; nothing serves")
+        }
         RunOutcome::Restored { failed, release } => {
             format!("restored: release {release} serves again, verified; release {failed} failed")
         }

@@ -229,7 +229,14 @@ fn flags_that_sparkctl_sets() {
 
 #[test]
 fn variables_that_sparkctl_sets() {
-    for name in ["VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "RAY_ADDRESS", "RAY_memory_monitor_refresh_ms"] {
+    for name in [
+        "VLLM_HOST_IP",
+        "NCCL_SOCKET_IFNAME",
+        "GLOO_SOCKET_IFNAME",
+        "NCCL_IB_HCA",
+        "RAY_ADDRESS",
+        "RAY_memory_monitor_refresh_ms",
+    ] {
         let env = serde_json::json!({ name: "x" }).to_string();
         let path = format!("engine.env.{name}");
         check("/engine/env", &env, &path, &format!("sparkctl sets `{name}` itself"), "leave it out");

@@ -78,7 +78,8 @@ pub(super) fn usage(message: &str) -> CommandError {
 
 /// Who runs sparkctl, and when.
 pub(super) fn operator() -> Operator {
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
+    let user =
+        std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now() }
 }
@@ -87,7 +88,10 @@ async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> R
     let folder = known::state()?.join(profile.name.as_str()).join("runs");
     let folder = folder.join(format!("{}-{command}", Timestamp::now().strftime("%Y%m%dT%H%M%S")));
     let audit = Audit::create(folder.clone()).map_err(|error| {
-        CommandError::new(Exit::Refused, format!("error: cannot write to {}: {error}; nothing was changed", folder.display()))
+        CommandError::new(
+            Exit::Refused,
+            format!("error: cannot write to {}: {error}; nothing was changed", folder.display()),
+        )
     })?;
     let shown: Box<dyn Sink> = match global.output {
         Output::Json => Box::new(Json),
@@ -123,7 +127,13 @@ async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> R
     })
 }
 
-async fn operate(profile: &Profile, hosts: &Hosts, what: What, events: &Events, cancel: &Cancel) -> RunOutcome {
+async fn operate(
+    profile: &Profile,
+    hosts: &Hosts,
+    what: What,
+    events: &Events,
+    cancel: &Cancel,
+) -> RunOutcome {
     let operator = operator();
     let operation = Operation { profile, hosts, operator: &operator, events, cancel };
     match what {
@@ -145,7 +155,9 @@ impl Signals {
 
 /// The first SIGINT or SIGTERM wishes for an end; the second ends the program at once.
 fn listen(switch: tokio::sync::watch::Sender<bool>) -> Result<Signals, CommandError> {
-    let bug = |error: std::io::Error| CommandError::new(Exit::Bug, format!("error: cannot listen for signals: {error}"));
+    let bug = |error: std::io::Error| {
+        CommandError::new(Exit::Bug, format!("error: cannot listen for signals: {error}"))
+    };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(bug)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(bug)?;
     let terminated = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

@@ -1,0 +1,154 @@
+//! From what an engine answers to facts. Pure.
+
+use std::collections::BTreeSet;
+
+use bollard::models::{ContainerConfig, ContainerInspectResponse, HostConfig, ImageInspect, SystemInfo};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::cluster::facts::{Container, ContainerState, Docker, Image, ImageStore, Ours};
+use crate::container::{self, ImageContent, hex};
+
+pub(super) fn docker(info: SystemInfo) -> Docker {
+    let status = info.driver_status.unwrap_or_default();
+    let containerd = status.iter().flatten().any(|word| word.starts_with("io.containerd.snapshotter"));
+    Docker {
+        version: info.server_version.unwrap_or_default(),
+        store: if containerd { ImageStore::Containerd } else { ImageStore::Classic },
+        root: info.docker_root_dir.unwrap_or_default(),
+        disk: None,
+    }
+}
+
+pub(super) fn image(image: ImageInspect) -> Image {
+    let content = content(&image);
+    let mut references = image.repo_tags.unwrap_or_default();
+    references.retain(|name| !name.starts_with("<none>"));
+    Image {
+        id: image.id.unwrap_or_default(),
+        references,
+        content,
+        architecture: image.architecture.unwrap_or_default(),
+        size: image.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
+    }
+}
+
+/// Digest over what makes an image run. Equal in every image store and engine version: only fields
+/// go in that all of them report alike; what is absent, null or empty is one and the same.
+fn content(image: &ImageInspect) -> ImageContent {
+    let config = image.config.as_ref();
+    let layers = image.root_fs.as_ref().and_then(|fs| fs.layers.clone());
+    let document = json!({
+        "Os": image.os,
+        "Architecture": image.architecture,
+        "Variant": image.variant,
+        "Created": image.created,
+        "Layers": layers,
+        "Config": config.map(|config| json!({
+            "User": config.user,
+            "ExposedPorts": config.exposed_ports.as_ref().map(sorted),
+            "Env": config.env,
+            "Entrypoint": config.entrypoint,
+            "Cmd": config.cmd,
+            "Volumes": config.volumes.as_ref().map(sorted),
+            "WorkingDir": config.working_dir,
+            "Labels": config.labels,
+            "StopSignal": config.stop_signal,
+            "Healthcheck": config.healthcheck,
+            "Shell": config.shell,
+        })),
+    });
+    let text = canonical(document).unwrap_or_default().to_string();
+    ImageContent(hex(&Sha256::digest(text)))
+}
+
+fn sorted(names: &Vec<String>) -> BTreeSet<&String> {
+    names.iter().collect()
+}
+
+/// Keys in order; null and empty values gone. Lists keep their order and all of their items.
+fn canonical(value: Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::String(text) if text.is_empty() => None,
+        Value::Array(items) if items.is_empty() => None,
+        Value::Object(entries) => {
+            let mut entries: Vec<_> =
+                entries.into_iter().filter_map(|(key, value)| Some((key, canonical(value)?))).collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            (!entries.is_empty()).then(|| Value::Object(Map::from_iter(entries)))
+        }
+        other => Some(other),
+    }
+}
+
+pub(super) fn container(answer: ContainerInspectResponse) -> Container {
+    let host = answer.host_config.unwrap_or_default();
+    let config = answer.config.unwrap_or_default();
+    let state = answer.state.unwrap_or_default();
+    let restart = host.restart_policy.as_ref().and_then(|policy| policy.name);
+    let restart = restart.map(|name| name.to_string()).filter(|name| !name.is_empty());
+    let assigned = answer.network_settings.and_then(|settings| settings.ports);
+    let bindings = host.port_bindings.iter().chain(&assigned).flatten();
+    let published: BTreeSet<u16> = bindings
+        .filter(|(port, _)| port.ends_with("/tcp"))
+        .flat_map(|(_, bindings)| bindings.iter().flatten())
+        .filter_map(|binding| binding.host_port.as_ref()?.parse().ok())
+        .filter(|port| *port != 0)
+        .collect();
+    Container {
+        id: answer.id.unwrap_or_default(),
+        name: answer.name.unwrap_or_default().trim_start_matches('/').to_owned(),
+        state: ContainerState {
+            status: state.status.map(|status| status.to_string()).unwrap_or_default(),
+            running: state.running.unwrap_or_default(),
+            exit_code: state.exit_code.unwrap_or_default(),
+            oom_killed: state.oom_killed.unwrap_or_default(),
+            started: moment(state.started_at.as_deref()),
+            finished: moment(state.finished_at.as_deref()),
+            error: state.error.unwrap_or_default(),
+        },
+        restart: restart.unwrap_or_else(|| "no".to_owned()),
+        restarts: answer.restart_count.and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
+        gpus: wants_gpus(&host, &config),
+        published: published.into_iter().collect(),
+        ours: ours(&config),
+        image: config.image.unwrap_or_default(),
+    }
+}
+
+/// Docker's zero time, of the year 1, is none.
+fn moment(text: Option<&str>) -> Option<Timestamp> {
+    text?.parse().ok().filter(|moment| *moment > Timestamp::UNIX_EPOCH)
+}
+
+/// By a device request, the nvidia runtime, or a device file of the driver.
+fn wants_gpus(host: &HostConfig, config: &ContainerConfig) -> bool {
+    let requested = host.device_requests.iter().flatten().any(|request| {
+        request.capabilities.iter().flatten().flatten().any(|word| word == "gpu" || word == "nvidia")
+            || request.driver.as_deref() == Some("nvidia")
+            || request.device_ids.iter().flatten().any(|id| id.starts_with("nvidia.com/gpu"))
+    });
+    let files = host
+        .devices
+        .iter()
+        .flatten()
+        .any(|device| device.path_on_host.as_ref().is_some_and(|path| path.starts_with("/dev/nvidia")));
+    // A node may have this runtime as its default; it then gives nothing to a container that says so.
+    let declined = config.env.iter().flatten().any(|variable| {
+        matches!(variable.as_str(), "NVIDIA_VISIBLE_DEVICES=void" | "NVIDIA_VISIBLE_DEVICES=none")
+    });
+    requested || files || (host.runtime.as_deref() == Some("nvidia") && !declined)
+}
+
+fn ours(config: &ContainerConfig) -> Option<Ours> {
+    let labels = config.labels.as_ref()?;
+    labels.get(container::LABEL_FORMAT)?;
+    Some(Ours {
+        deployment: labels.get(container::LABEL_DEPLOYMENT)?.parse().ok()?,
+        release: labels.get(container::LABEL_RELEASE)?.parse().ok()?,
+        rank: labels.get(container::LABEL_RANK)?.parse().ok()?,
+        spec: labels.get(container::LABEL_SPEC)?.clone(),
+    })
+}

@@ -1,0 +1,69 @@
+//! HTTP to a port of a node: directly where the node is this machine, else through a local socket
+//! that is forwarded there. The only module that knows the HTTP crate.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::HttpAnswer;
+
+/// A client for one port.
+#[derive(Debug, Clone)]
+pub struct Client {
+    client: reqwest::Client,
+    base: String,
+}
+
+impl Client {
+    /// For a port of this machine's loopback; with `socket`, whatever listens on that socket.
+    pub fn new(port: u16, socket: Option<&Path>) -> Result<Self, String> {
+        // A forwarded connection may have died on the far side unseen: never use one twice.
+        let builder = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
+        let builder = builder.redirect(reqwest::redirect::Policy::none());
+        let builder = match socket {
+            Some(path) => builder.unix_socket(path),
+            None => builder,
+        };
+        let client = builder.build().map_err(|error| chain(&error))?;
+        Ok(Self { client, base: format!("http://127.0.0.1:{port}") })
+    }
+
+    /// GET, or POST of JSON where there is a body. The error is words.
+    pub async fn ask(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+        timeout: Duration,
+    ) -> Result<HttpAnswer, String> {
+        let url = format!("{}{path}", self.base);
+        let request = match body {
+            Some(json) => self.client.post(url).json(json),
+            None => self.client.get(url),
+        };
+        let words = |error: reqwest::Error| {
+            if error.is_timeout() {
+                return format!("no answer within {:.1} s", timeout.as_secs_f64());
+            }
+            chain(&error)
+        };
+        let response = request.timeout(timeout).send().await.map_err(words)?;
+        let status = response.status().as_u16();
+        let body = response.bytes().await.map_err(words)?.to_vec();
+        Ok(HttpAnswer { status, body })
+    }
+}
+
+/// The innermost reason: the outer ones only say that a request failed.
+fn chain(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    let text = innermost.to_string();
+    match text.split_once(" (os error") {
+        Some((plain, _)) => plain.to_lowercase(),
+        None => text,
+    }
+}

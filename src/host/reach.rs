@@ -1,0 +1,149 @@
+//! What differs between a machine over SSH and this machine: how a process begins, how the Docker
+//! Engine's socket and a port are reached, and whether the way there still holds. All else is one
+//! implementation of [`Host`], here.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::docker::{self, Engine, Trouble};
+use super::http::Client;
+use super::{Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
+use crate::cluster::facts::{Container, Docker, Image};
+use crate::profile::NodeName;
+
+/// The ways into a machine.
+#[async_trait]
+pub trait Reach: Send + Sync {
+    fn name(&self) -> &NodeName;
+    async fn run_script(&self, script: Script) -> Result<Output, HostError>;
+    async fn start_script(&self, script: Script) -> Result<Running, HostError>;
+    /// The Docker Engine, connected at the first call.
+    async fn engine(&self) -> Result<&Engine, HostError>;
+    /// A client for a port of the machine's loopback.
+    async fn port(&self, port: u16) -> Result<Client, HostError>;
+    /// Fails where the connection to the machine is gone.
+    async fn alive(&self, what: &str) -> Result<(), HostError>;
+    /// A mark in what is known of ways to sockets, for [`Reach::way_blocked`].
+    fn mark(&self) -> u64;
+    /// Why a way to a socket of the machine failed since `mark`, where that is known.
+    fn way_blocked(&self, mark: u64) -> Option<String>;
+}
+
+/// Makes a Docker request, and turns its trouble into the error that tells it.
+async fn told<R: Reach, T>(
+    host: &R,
+    what: &str,
+    request: impl Future<Output = Result<Result<T, Trouble>, HostError>>,
+) -> Result<T, HostError> {
+    let mark = host.mark();
+    let node = host.name().clone();
+    match request.await? {
+        Ok(value) => Ok(value),
+        Err(Trouble::Refused(why)) => Err(HostError::Docker { node, what: what.to_owned(), why }),
+        Err(Trouble::Slow(limit)) => {
+            host.alive(what).await?;
+            Err(HostError::Timeout { node, what: what.to_owned(), limit })
+        }
+        Err(Trouble::Unreachable(why)) => {
+            host.alive(what).await?;
+            // Stopped in between, most likely: the probe says so with a hint.
+            docker::probe(host).await?;
+            let why = host.way_blocked(mark).unwrap_or(why);
+            Err(HostError::DockerAbsent { node, why, hint: None })
+        }
+    }
+}
+
+#[async_trait]
+impl<R: Reach> Host for R {
+    fn node(&self) -> &NodeName {
+        self.name()
+    }
+
+    async fn run(&self, script: Script) -> Result<Output, HostError> {
+        self.run_script(script).await
+    }
+
+    async fn start(&self, script: Script) -> Result<Running, HostError> {
+        self.start_script(script).await
+    }
+
+    async fn docker(&self) -> Result<Docker, HostError> {
+        told(self, "describe itself", async { Ok(docker::describe(self.engine().await?).await) }).await
+    }
+
+    async fn images(&self) -> Result<Vec<Image>, HostError> {
+        told(self, "list its images", async { Ok(docker::images(self.engine().await?).await) }).await
+    }
+
+    async fn containers(&self) -> Result<Vec<Container>, HostError> {
+        told(self, "list its containers", async { Ok(docker::containers(self.engine().await?).await) }).await
+    }
+
+    async fn container(&self, name: &str) -> Result<Option<Container>, HostError> {
+        let request = async { Ok(docker::container(self.engine().await?, name).await) };
+        told(self, &format!("inspect container `{name}`"), request).await
+    }
+
+    async fn tag_image(&self, image: &str, reference: &str) -> Result<(), HostError> {
+        let request = async { Ok(docker::tag(self.engine().await?, image, reference).await) };
+        told(self, &format!("tag image `{image}` as `{reference}`"), request).await
+    }
+
+    async fn create_container(&self, new: &NewContainer) -> Result<(), HostError> {
+        let request = async { Ok(docker::create(self.engine().await?, new).await) };
+        told(self, &format!("create container `{}`", new.name), request).await
+    }
+
+    async fn start_container(&self, name: &str) -> Result<(), HostError> {
+        let request = async { Ok(docker::start(self.engine().await?, name).await) };
+        told(self, &format!("start container `{name}`"), request).await
+    }
+
+    async fn stop_container(&self, name: &str, grace: Duration) -> Result<(), HostError> {
+        let request = async { Ok(docker::stop(self.engine().await?, name, grace).await) };
+        told(self, &format!("stop container `{name}`"), request).await
+    }
+
+    async fn remove_container(&self, name: &str) -> Result<(), HostError> {
+        let request = async { Ok(docker::remove(self.engine().await?, name).await) };
+        told(self, &format!("remove container `{name}`"), request).await
+    }
+
+    async fn set_restart(&self, name: &str, policy: &str) -> Result<(), HostError> {
+        let request = async { Ok(docker::set_restart(self.engine().await?, name, policy).await) };
+        told(self, &format!("set the restart policy of container `{name}`"), request).await
+    }
+
+    async fn container_log(
+        &self,
+        name: &str,
+        tail: Option<u32>,
+        follow: bool,
+    ) -> Result<mpsc::Receiver<String>, HostError> {
+        let request = async { Ok(docker::log(self.engine().await?, name, tail, follow).await) };
+        told(self, &format!("give the log of container `{name}`"), request).await
+    }
+
+    async fn http(
+        &self,
+        port: u16,
+        path: &str,
+        body: Option<&Value>,
+        timeout: Duration,
+    ) -> Result<HttpAnswer, HostError> {
+        let client = self.port(port).await?;
+        let mark = self.mark();
+        match client.ask(path, body, timeout).await {
+            Ok(answer) => Ok(answer),
+            Err(why) => {
+                self.alive(&format!("ask port {port}")).await?;
+                let why = self.way_blocked(mark).unwrap_or(why);
+                Err(HostError::Http { node: self.name().clone(), port, why })
+            }
+        }
+    }
+}

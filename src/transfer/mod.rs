@@ -1,0 +1,2 @@
+pub mod image;
+pub mod weights;
