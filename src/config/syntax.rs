@@ -7,8 +7,9 @@ use saphyr_parser::ScanError;
 
 use super::report::{Mistake, Place};
 
-/// The mistake behind `error`, with a place in one of `lines`.
-pub(super) fn mistake(error: &ScanError, lines: &[&str]) -> Mistake {
+/// The mistake behind `error`, with a place in one of `lines`. `opened` is the bracket that the parser was
+/// in.
+pub(super) fn mistake(error: &ScanError, opened: Option<Place>, lines: &[&str]) -> Mistake {
     let (line, column) = within(error.marker().line(), error.marker().col() + 1, lines);
     if let Some(place) = tab_near(line, lines) {
         return Mistake::new("", "a tab is used for indentation, and YAML takes only spaces")
@@ -31,21 +32,22 @@ pub(super) fn mistake(error: &ScanError, lines: &[&str]) -> Mistake {
         ("this alias refers to no anchor above it", "put text that begins with `*` in quotes")
     } else if has(&["unexpected character"]) {
         ("text without quotes cannot begin with this character", "put the text in quotes")
+    } else if has(&["comment intercepting"]) {
+        (
+            "the text before this comment would go on in the next line",
+            "check the indentation of the next line",
+        )
+    } else if has(&["unprintable"]) {
+        ("a control character is not allowed in YAML", "take the character out")
+    } else if let Some(opened) = opened {
+        return Mistake::new("", "a list in `[]` or a section in `{}` is not closed before this place")
+            .at(place)
+            .also(opened, "opened here")
+            .help("look for a missing `]`, `}` or `,`; put text that has one of them in it in quotes");
     } else if has(&["mapping values are not allowed"]) {
         (
             "a `:` is not expected here",
             "check the indentation of this line; put text that has `: ` in it in quotes",
-        )
-    } else if has(&[
-        "flow sequence",
-        "flow mapping",
-        "expected node content",
-        "flow construct",
-        "illegal placement",
-    ]) {
-        (
-            "a list in `[]` or a section in `{}` is not closed before this place",
-            "look for a missing `]`, `}` or `,` before it",
         )
     } else if has(&["misplaced bracket"]) {
         ("this bracket closes nothing", "take it out, or put the text in quotes")
@@ -53,8 +55,6 @@ pub(super) fn mistake(error: &ScanError, lines: &[&str]) -> Mistake {
         ("the indentation of this line fits nothing above it", "indent it like the line that it belongs with")
     } else if has(&["simple key expect"]) {
         ("a key is not followed by a `:`", "write `key: value`")
-    } else if has(&["unprintable"]) {
-        ("a control character is not allowed in YAML", "take the character out")
     } else {
         return Mistake::new("", format!("not valid YAML: {info}")).at(place);
     };
@@ -71,7 +71,8 @@ fn within(line: usize, column: usize, lines: &[&str]) -> (usize, usize) {
     }
 }
 
-/// A tab in the indentation of the line where the parser stopped, or of the one behind it, which it had looked at.
+/// A tab in the indentation of the line where the parser stopped, or of the one behind it, which it had
+/// looked at.
 fn tab_near(line: usize, lines: &[&str]) -> Option<Place> {
     (line..=line + 1).find_map(|line| {
         let text = lines.get(line - 1)?;

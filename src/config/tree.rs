@@ -136,7 +136,7 @@ impl Node {
 /// # Errors
 ///
 /// The first mistake after which nothing more can be read.
-pub(super) fn read(text: &str) -> Result<(Option<Node>, Vec<Mistake>), Mistake> {
+pub(super) fn read(text: &str) -> Result<(Option<Node>, Vec<Mistake>), Box<Mistake>> {
     let lines = super::report::lines(text);
     let mut builder = Builder {
         lines: &lines,
@@ -147,7 +147,10 @@ pub(super) fn read(text: &str) -> Result<(Option<Node>, Vec<Mistake>), Mistake> 
         wrong: Vec::new(),
     };
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| syntax::mistake(&error, &lines))?;
+        let (event, span) = event.map_err(|error| {
+            let opened = builder.open.last().map(|open| open.node.place).filter(|place| place.width > 0);
+            Box::new(syntax::mistake(&error, opened, &lines))
+        })?;
         builder.take(event, span)?;
     }
     Ok((builder.root, builder.wrong))
@@ -171,13 +174,14 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Mistake> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Box<Mistake>> {
         let place = self.place(span);
         match event {
             Event::DocumentStart(_) if self.root.is_some() => {
                 return Err(Mistake::new("", "a second document begins here, and a profile is one document")
                     .at(place)
-                    .help("put what follows into a file of its own"));
+                    .help("put what follows into a file of its own")
+                    .into());
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_tag(tag.is_some(), place);
@@ -213,7 +217,7 @@ impl Builder<'_> {
                     Mistake::new("", "an alias cannot refer to a value that it is a part of").at(place)
                 })?;
                 if self.open.len() + node.levels() > MOST_LEVELS {
-                    return Err(too_deep(place));
+                    return Err(too_deep(place).into());
                 }
                 self.nodes += node.count();
                 node.place = place;
@@ -224,29 +228,30 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn begin(&mut self, anchor: usize, node: Node) -> Result<(), Mistake> {
+    fn begin(&mut self, anchor: usize, node: Node) -> Result<(), Box<Mistake>> {
         if self.open.len() >= MOST_LEVELS {
-            return Err(too_deep(node.place));
+            return Err(too_deep(node.place).into());
         }
         if self.awaits_key() {
             return Err(Mistake::new("", "a key has to be text, not a list or a section")
                 .at(node.place)
-                .help("put the key in quotes if it begins with `[` or `{`"));
+                .help("put the key in quotes if it begins with `[` or `{`")
+                .into());
         }
         self.open.push(Open { anchor, node, key: None });
         Ok(())
     }
 
     /// Puts a finished value where it belongs.
-    fn put(&mut self, anchor: usize, mut node: Node) -> Result<(), Mistake> {
+    fn put(&mut self, anchor: usize, mut node: Node) -> Result<(), Box<Mistake>> {
         self.nodes += 1;
         if self.nodes > MOST_NODES {
-            return Err(
-                Mistake::new("", format!("this file has more than {MOST_NODES} values")).at(node.place)
-            );
+            return Err(Mistake::new("", format!("this file has more than {MOST_NODES} values"))
+                .at(node.place)
+                .into());
         }
         if self.awaits_key() {
-            return Err(Mistake::new("", "a key has to be text, not an alias").at(node.place));
+            return Err(Mistake::new("", "a key has to be text, not an alias").at(node.place).into());
         }
         let path = self.path();
         match self.open.last_mut() {
@@ -293,6 +298,11 @@ impl Builder<'_> {
 
     fn place(&self, span: Span) -> Place {
         let (line, start) = (span.start.line(), span.start.col());
+        if line > self.lines.len() {
+            // The parser counts a line more where the last one has no end.
+            let column = self.lines.last().map_or(0, |last| last.chars().count()) + 1;
+            return Place { line: self.lines.len(), column, width: 0 };
+        }
         let width = if span.end.line() == line {
             span.end.col().saturating_sub(start)
         } else if span.is_empty() {

@@ -114,11 +114,10 @@ fn bare(node: &Node) -> String {
     match &node.value {
         Value::Bool(is) => format!("`{is}`"),
         Value::Int(whole) => format!("`{whole}`"),
-        Value::Float(_, text) => format!("`{text}`"),
         Value::Text(text) if text.chars().count() > 60 => {
             format!("`{}...`", text.chars().take(57).collect::<String>())
         }
-        Value::Text(text) => format!("`{text}`"),
+        Value::Text(text) | Value::Float(_, text) => format!("`{text}`"),
         _ => found(node),
     }
 }
@@ -131,8 +130,10 @@ fn remedy(expected: &str, node: &Node) -> Option<String> {
         Value::Float(_, text) | Value::Text(text) => text.clone(),
         Value::Null => {
             return Some(match expected {
-                "a section with keys" => "leave the key out, or write `{}` for an empty section".to_owned(),
-                "a list" => "leave the key out, or write `[]` for an empty list".to_owned(),
+                "a section with keys" => {
+                    "indent the section's keys below it, or write `{}` if it has none".to_owned()
+                }
+                "a list" => "write its elements below it, or `[]` if it has none".to_owned(),
                 _ => "write the value behind the `:`".to_owned(),
             });
         }

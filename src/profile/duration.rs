@@ -32,8 +32,9 @@ impl Visitor<'_> for AsWritten {
 pub(super) fn write(value: Duration) -> String {
     let seconds = value.as_secs();
     let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
-    let text: String = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
-    if text.is_empty() { "0s".to_owned() } else { text }
+    let parts: Vec<String> =
+        parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
+    if parts.is_empty() { "0s".to_owned() } else { parts.concat() }
 }
 
 /// Hours, minutes and seconds in this order, each at most once.
