@@ -9,9 +9,10 @@
 //! The modules, in the order in which they are best read. The crate is a library only so that its
 //! binary and tests can share it; its interface makes no promises.
 
-pub mod profile;
 pub mod cluster;
 pub mod container;
+pub mod diagnose;
 pub mod engine;
-pub mod release;
 pub mod host;
+pub mod profile;
+pub mod release;

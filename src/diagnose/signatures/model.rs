@@ -1,0 +1,195 @@
+//! Model files, the image's contents and arguments.
+
+use super::Class::Model;
+use super::Severity::Root;
+use super::Signature;
+
+pub const SIGNATURES: &[Signature] = &[
+    Signature {
+        id: "MODEL-ARCH",
+        severity: Root(Model),
+        pattern: r"Model architectures \[([^\]]*)\] are not supported",
+        cause: "this engine does not know the model's architecture {1}",
+        hint: "name a newer image in `image.reference`",
+        reference: "vllm-project/vllm#32338, vllm-project/vllm#22231",
+        examples: &[
+            "Value error, Model architectures ['FooBarForCausalLM'] are not supported for now. Supported architectures:",
+        ],
+    },
+    Signature {
+        id: "MODEL-TYPE",
+        severity: Root(Model),
+        pattern: r"has model type [`'](\w+)[`'] but Transformers does not recognize this architecture",
+        cause: "the image's Transformers does not know the model type `{1}`",
+        hint: "name a newer image in `image.reference`",
+        reference: "vllm-project/vllm#40954, vllm-project/vllm#22301, xorbitsai/inference#4561",
+        examples: &[
+            "Value error, The checkpoint you are trying to load has model type `foo_bar` but Transformers does not recognize this architecture.",
+        ],
+    },
+    Signature {
+        id: "MODEL-CODE",
+        severity: Root(Model),
+        pattern: r"requires you to execute the|contains custom code which must be executed",
+        cause: "the model comes with code of its own, which the engine does not run unasked",
+        hint: "read that code; if you trust it, add `--trust-remote-code` to `engine.args`",
+        reference: "own",
+        examples: &[
+            "ValueError: The repository /models/x contains custom code which must be executed to correctly load the model.",
+        ],
+    },
+    Signature {
+        id: "MODEL-PATH",
+        severity: Root(Model),
+        pattern: r"Repo id must be in the form 'repo_name' or 'namespace/repo_name': '([^']+)'",
+        cause: "there is no folder `{1}` in the container on this node",
+        hint: "correct `model.path`: the model's folder has to be there on the head",
+        reference: "Avarok-Cybersecurity/dgx-vllm#16",
+        examples: &[
+            "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/does-not-exist'. Use `repo_type` argument if needed.",
+        ],
+    },
+    Signature {
+        id: "MODEL-PATH",
+        severity: Root(Model),
+        pattern: r"Repo id must be in the form|HFValidationError: ",
+        cause: "the model's folder is not in the container on this node",
+        hint: "correct `model.path`: the model's folder has to be there on the head",
+        reference: "Avarok-Cybersecurity/dgx-vllm#16",
+        examples: &[
+            "huggingface_hub.errors.HFValidationError: Repo id must use alphanumeric chars: '/models/x'",
+        ],
+    },
+    Signature {
+        id: "MODEL-GATED",
+        severity: Root(Model),
+        pattern: r"gated repo|40[13] Client Error",
+        cause: "the engine wants to download a model that needs a token or an accepted licence",
+        hint: "download the model to the head yourself, and set `model.path` to its folder",
+        reference: "pytorch/serve#3365, tenstorrent/tt-inference-server#37, skypilot-org/skypilot#2634",
+        examples: &[
+            "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo for url",
+        ],
+    },
+    Signature {
+        id: "MODEL-OFFLINE",
+        severity: Root(Model),
+        pattern: r"LocalEntryNotFoundError|couldn't connect to .*huggingface|OfflineModeIsEnabled",
+        cause: "the engine wants to download files, and cannot: the model's folder lacks them",
+        hint: "complete the folder at `model.path` on the head; it needs all of the model's files, not the weights alone",
+        reference: "huggingface/huggingface_hub#4487, huggingface/text-generation-inference#3090",
+        examples: &[
+            "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
+        ],
+    },
+    Signature {
+        id: "MODEL-SHARD",
+        severity: Root(Model),
+        pattern: r"Weight files referenced in index but missing: \{?(.*?)\}?$",
+        cause: "files of weights that the index names are missing: {1}",
+        hint: "complete the folder at `model.path` on the head and deploy again",
+        reference: "vllm-project/vllm#15445",
+        examples: &[
+            "FileNotFoundError: Weight files referenced in index but missing: {'m_noshard/model-00002-of-00002.safetensors'}",
+        ],
+    },
+    Signature {
+        id: "MODEL-TRUNCATED",
+        severity: Root(Model),
+        pattern: r"Error while deserializing header|MetadataIncompleteBuffer|HeaderToo(?:Small|Large)",
+        cause: "a file of weights is cut short, empty, or a mere Git LFS pointer",
+        hint: "compare the files at `model.path` with their source, and download the broken one again",
+        reference: "QwenLM/Qwen3-VL#264, vllm-project/vllm-ascend#955",
+        examples: &[
+            "safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered",
+        ],
+    },
+    Signature {
+        id: "MODEL-NOWEIGHTS",
+        severity: Root(Model),
+        pattern: r"Cannot find any model weights with",
+        cause: "the model's folder holds no weights",
+        hint: "download the weights into the folder at `model.path` on the head",
+        reference: "own",
+        examples: &["RuntimeError: Cannot find any model weights with `/models/tiny`"],
+    },
+    Signature {
+        id: "MODEL-KEY",
+        severity: Root(Model),
+        pattern: r"KeyError: '[^']*(?:weight|scale|experts)[^']*'|There is no module or parameter named",
+        cause: "this engine does not know the checkpoint's layout",
+        hint: "name a newer image in `image.reference`, or point `model.path` to another quantisation",
+        reference: "vllm-project/vllm#40358, vllm-project/vllm#25797, vllm-project/vllm#18718",
+        examples: &["KeyError: 'layers.0.mlp.experts.w13_weight_scale'"],
+    },
+    Signature {
+        id: "MODEL-TOKENIZER",
+        severity: Root(Model),
+        pattern: r"Can't load tokenizer|Couldn't instantiate the backend tokenizer",
+        cause: "files of the tokenizer are missing or too new for this engine",
+        hint: "complete the folder at `model.path`, or name a newer image in `image.reference`",
+        reference: "own",
+        examples: &["OSError: Can't load tokenizer for '/models/tiny'."],
+    },
+    Signature {
+        id: "TOOL-PARSER",
+        severity: Root(Model),
+        pattern: r"invalid tool call parser: (\S+) \(chose from|Unsupported tool_call_parser: (\S+)",
+        cause: "this engine has no tool call parser of that name",
+        hint: "set `engine.tool_parser` to one that the line below lists",
+        reference: "vllm-project/recipes#51, vllm-project/vllm#9312",
+        examples: &[
+            "KeyError: 'invalid tool call parser: nope (chose from { apertus,cohere_command3,hermes })'",
+        ],
+    },
+    Signature {
+        id: "REASONING-PARSER",
+        severity: Root(Model),
+        pattern: r"Reasoning parser '(\S+)' not found|invalid reasoning parser: (\S+)",
+        cause: "this engine has no reasoning parser of that name",
+        hint: "set `engine.reasoning_parser` to one that the line below lists",
+        reference: "vllm-project/vllm-ascend#14573",
+        examples: &["KeyError: \"Reasoning parser 'nope' not found. Available parsers: deepseek_r1, qwen3\""],
+    },
+    Signature {
+        id: "TOOL-FLAGS",
+        severity: Root(Model),
+        pattern: r"requires (?:--enable-auto-tool-choice|--tool-call-parser)",
+        cause: "a flag for tool calls is given without its counterpart",
+        hint: "set `engine.tool_parser`, and remove flags for tool calls from `engine.args`",
+        reference: "vllm-project/vllm#55754, langchain4j/langchain4j#3475",
+        examples: &["TypeError: Error: --enable-auto-tool-choice requires --tool-call-parser"],
+    },
+    Signature {
+        id: "ARGUMENT",
+        severity: Root(Model),
+        pattern: r"(?:unrecognized arguments|error: argument)[: ]*(.+)",
+        cause: "this engine does not take an argument: {1}",
+        hint: "correct `engine.args`, or name an image in `image.reference` that knows the argument",
+        reference: "vllm-project/vllm#9312",
+        examples: &[
+            "vllm: error: unrecognized arguments: --no-such-flag",
+            "vllm serve: error: argument --port: invalid int value: 'x'",
+        ],
+    },
+    Signature {
+        id: "IMAGE-MODULE",
+        severity: Root(Model),
+        pattern: r"ModuleNotFoundError: No module named '([\w.]+)'",
+        cause: "the image lacks the Python module `{1}`",
+        hint: "name an image that has it in `image.reference`, or switch off in `engine.env` what wants it",
+        reference: "own",
+        examples: &["ModuleNotFoundError: No module named 'flashinfer'"],
+    },
+    Signature {
+        id: "IMAGE-LIBRARY",
+        severity: Root(Model),
+        pattern: r"ImportError: (\S+): (?:cannot open shared object file|undefined symbol)",
+        cause: "the image's libraries do not fit together: `{1}` cannot be loaded",
+        hint: "name another image in `image.reference`",
+        reference: "own",
+        examples: &[
+            "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+        ],
+    },
+];
