@@ -43,7 +43,7 @@ type Found = (&'static str, String, &'static str, Option<u32>, Option<(usize, us
 
 fn gathering(evidence: &[RankEvidence]) -> Option<Found> {
     let figures = evidence.iter().flat_map(|rank| &rank.lines).filter_map(|line| vllm(&line.text));
-    let last = figures.filter(|milestone| milestone.stage == StartStage::Ray).last()?;
+    let last = figures.filter(|milestone| milestone.stage == StartStage::Ray).next_back()?;
     // All there: what the engine waits for is something else.
     if last.fraction.is_none_or(|fraction| fraction >= 1.0) {
         return None;
