@@ -9,8 +9,8 @@
 //! The modules, in the order in which they are best read. The crate is a library only so that its
 //! binary and tests can share it; its interface makes no promises.
 
+pub mod profile;
 pub mod cluster;
 pub mod container;
-pub mod host;
-pub mod profile;
 pub mod release;
+pub mod host;

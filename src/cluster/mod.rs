@@ -1,3 +1,5 @@
 //! What was observed on the nodes: types, parsing of command output (pure), and gathering.
 
 pub mod facts;
+pub mod gather;
+pub mod parse;
