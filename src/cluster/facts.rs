@@ -53,9 +53,16 @@ impl NodeFacts {
     }
 
     /// The containers that sparkctl made for `deployment`.
-    pub fn ours<'a>(&'a self, deployment: &'a DeploymentName) -> impl Iterator<Item = (&'a Container, &'a Ours)> {
+    pub fn ours<'a>(
+        &'a self,
+        deployment: &'a DeploymentName,
+    ) -> impl Iterator<Item = (&'a Container, &'a Ours)> {
         self.containers.iter().filter_map(move |container| {
-            container.ours.as_ref().filter(|ours| &ours.deployment == deployment).map(|ours| (container, ours))
+            container
+                .ours
+                .as_ref()
+                .filter(|ours| &ours.deployment == deployment)
+                .map(|ours| (container, ours))
         })
     }
 

@@ -47,7 +47,11 @@ fn deploy_change_and_rollback() {
     assert!(chat("Hello!").is_err());
     operator.run(&["status"]).ended(8).saying("stopped");
     // The log of a container that is gone.
-    operator.run(&["logs", "--release", "2"]).ended(0).saying("Application startup complete").saying("spark2 1");
+    operator
+        .run(&["logs", "--release", "2"])
+        .ended(0)
+        .saying("Application startup complete")
+        .saying("spark2 1");
 }
 
 #[test]
@@ -72,7 +76,10 @@ fn every_rank_is_pinned_to_the_fabric() {
             ("RAY_memory_monitor_refresh_ms", "0"),
         ];
         for (name, value) in wanted {
-            assert!(environment.contains(&format!("{name}={value}")), "{node} has no {name}={value}: {environment:#?}");
+            assert!(
+                environment.contains(&format!("{name}={value}")),
+                "{node} has no {name}={value}: {environment:#?}"
+            );
         }
         let argv = rig.argv(node, container);
         assert!(argv.contains(&format!("--node-ip-address={address}")), "{node}: {argv}");
@@ -84,7 +91,8 @@ fn every_rank_is_pinned_to_the_fabric() {
         );
         assert!(host.starts_with("host host false false unless-stopped"), "{node}: {host}");
         assert!(host.contains("IPC_LOCK") && host.contains("67108864"), "{node}: {host}");
-        let mounts = rig.inspect(node, container, "{{range .Mounts}}{{.Source}}:{{.Destination}}:{{.RW}} {{end}}");
+        let mounts =
+            rig.inspect(node, container, "{{range .Mounts}}{{.Source}}:{{.Destination}}:{{.RW}} {{end}}");
         assert!(mounts.contains("/home/spark/models/tiny:/model:false"), "{node}: {mounts}");
         // The rig's kernel may lower it; what was asked for is what counts.
         let lowered = rig.on(node, "cat /var/log/rig-runc.log 2>/dev/null || true");
@@ -138,7 +146,8 @@ fn the_old_release_serves_while_bytes_are_staged() {
             answers
         }
     });
-    let mut deploy = operator.command(&["--output", "json", "deploy", &operator.file()]).spawn().expect("sparkctl starts");
+    let mut deploy =
+        operator.command(&["--output", "json", "deploy", &operator.file()]).spawn().expect("sparkctl starts");
     let (mut weights, mut stop) = (None, None);
     for line in BufReader::new(deploy.stdout.take().expect("piped")).lines() {
         let event: Value = serde_json::from_str(&line.expect("text")).expect("a line of JSON");
@@ -155,10 +164,18 @@ fn the_old_release_serves_while_bytes_are_staged() {
     let answers = client.join().expect("the client ends");
     let (weights, stop) = (weights.expect("bytes were staged"), stop.expect("the old release was stopped"));
     assert!(stop - weights > Duration::from_secs(3), "the bytes were too few to tell");
-    let during: Vec<_> = answers.iter().filter(|(asked, _)| *asked > weights && *asked < stop - Duration::from_millis(200)).collect();
+    let during: Vec<_> = answers
+        .iter()
+        .filter(|(asked, _)| *asked > weights && *asked < stop - Duration::from_millis(200))
+        .collect();
     assert!(during.len() > 20, "only {} questions were asked while bytes were staged", during.len());
     for (asked, answer) in during {
-        assert_eq!(answer.as_deref(), Ok("pong"), "{asked:?} after the start, {:?} before the switch", stop - *asked);
+        assert_eq!(
+            answer.as_deref(),
+            Ok("pong"),
+            "{asked:?} after the start, {:?} before the switch",
+            stop - *asked
+        );
     }
     answers_rightly();
 }
@@ -195,7 +212,9 @@ fn the_group_comes_back_after_a_reboot() {
     operator.deploy().ended(0);
     rig.run(&["reboot", "spark1"]);
     rig.run(&["reboot", "spark2"]);
-    crate::harness::eventually("the endpoint answers again", Duration::from_secs(60), || chat("Hello!").is_ok());
+    crate::harness::eventually("the endpoint answers again", Duration::from_secs(60), || {
+        chat("Hello!").is_ok()
+    });
     answers_rightly();
     operator.deploy().ended(0).saying("nothing to do");
 }

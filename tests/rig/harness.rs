@@ -9,7 +9,8 @@ use serde_json::Value;
 
 /// The rig's SSH configuration, as `tests/rig/rig` writes it.
 pub fn ssh_config() -> PathBuf {
-    let state = std::env::var_os("RIG_STATE").map_or_else(|| PathBuf::from("/var/lib/sparkctl-rig"), PathBuf::from);
+    let state =
+        std::env::var_os("RIG_STATE").map_or_else(|| PathBuf::from("/var/lib/sparkctl-rig"), PathBuf::from);
     state.join("ssh_config")
 }
 
@@ -170,7 +171,8 @@ pub fn chat(question: &str) -> Result<String, String> {
         "model": "tiny", "temperature": 0, "max_tokens": 100,
         "messages": [{ "role": "user", "content": question }],
     });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     runtime.block_on(async {
         let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).no_proxy().build();
         let client = client.map_err(|error| error.to_string())?;

@@ -20,7 +20,8 @@ fn on_the_head_itself() {
     assert!(copied.success());
     let as_spark = |command: &str| rig.try_run(&["exec", "spark1", "runuser", "-l", "spark", "-c", command]);
     let deployed = as_spark("sparkctl deploy profile.yaml");
-    let said = String::from_utf8_lossy(&deployed.stderr).into_owned() + &String::from_utf8_lossy(&deployed.stdout);
+    let said =
+        String::from_utf8_lossy(&deployed.stderr).into_owned() + &String::from_utf8_lossy(&deployed.stdout);
     assert!(deployed.status.success(), "{said}");
     assert!(said.contains("release 1 serves"), "{said}");
     answers_rightly();

@@ -7,12 +7,21 @@ fn real_vllm_is_deployed_changed_and_rolled_back() {
     let rig = Rig::clean();
     rig.run(&["load", "spark1", "vllm"]);
     let mut operator = Operator::with("rig-vllm");
-    operator.deploy().ended(0).saying("verify").saying("chat, reasoning, tool call").saying("release 1 serves");
+    operator
+        .deploy()
+        .ended(0)
+        .saying("verify")
+        .saying("chat, reasoning, tool call")
+        .saying("release 1 serves");
     answers_rightly();
     operator.run(&["status"]).ended(0).saying("release 1, serving").saying("Ray 2 of 2 nodes");
 
     operator.edit("context_length: 2048", "context_length: 1024");
-    operator.deploy().ended(0).saying("--max-model-len 2048 → --max-model-len 1024").saying("release 2 serves");
+    operator
+        .deploy()
+        .ended(0)
+        .saying("--max-model-len 2048 → --max-model-len 1024")
+        .saying("release 2 serves");
     answers_rightly();
 
     operator.run(&["rollback"]).ended(0).saying("release 1 serves");

@@ -33,14 +33,32 @@ fn bad_input_is_told_and_loses_nothing() {
     check(o, "tensor_parallel: 2", "tensor_parallel: 4", 2, &["larger than the GPUs there are"]);
     check(o, "port: 30000", "port: 70000", 2, &["65535"]);
     // All at once.
-    check(o, "context_length: 2048", "contxt_length: 2048\n  launch: rey", 2, &["contxt_length", "rey", "errors"]);
+    check(
+        o,
+        "context_length: 2048",
+        "contxt_length: 2048\n  launch: rey",
+        2,
+        &["contxt_length", "rey", "errors"],
+    );
 
     check(o, "user: spark", "user: nobody-here", 7, &["spark1", "Permission denied"]);
     check(o, "host: 10.77.0.12", "host: 10.77.0.99", 7, &["spark2", "nothing"][..1].as_ref());
     check(o, "stub-engine:1", "no-such-engine:1", 3, &["is on no node", "docker pull"]);
     check(o, "models/tiny", "models/none", 3, &["there is no folder `/home/spark/models/none`"]);
-    check(o, "fabric: 192.168.200.12", "fabric: 192.168.200.77", 3, &["no interface has the fabric address 192.168.200.77", "192.168.200.12 on enP2p1s0f1np1"]);
-    check(o, "fabric: 192.168.200.12", "fabric: 10.77.0.11", 3, &["no interface has the fabric address 10.77.0.11"]);
+    check(
+        o,
+        "fabric: 192.168.200.12",
+        "fabric: 192.168.200.77",
+        3,
+        &["no interface has the fabric address 192.168.200.77", "192.168.200.12 on enP2p1s0f1np1"],
+    );
+    check(
+        o,
+        "fabric: 192.168.200.12",
+        "fabric: 10.77.0.11",
+        3,
+        &["no interface has the fabric address 10.77.0.11"],
+    );
 
     assert_eq!([rig.containers("spark1"), rig.containers("spark2")], before);
     answers_rightly();

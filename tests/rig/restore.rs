@@ -27,9 +27,15 @@ fn a_failed_deploy_restores_the_release_before() {
         let said = bad.deploy().ended(4).saying(told).saying("restored: release 1 serves again, verified");
         assert!(said.stderr.contains("cause:"), "{scenario}: no cause is told\n{}", said.stderr);
         answers_rightly();
-        assert_eq!(rig.inspect("spark1", "sparkctl-rig-stub-0", "{{index .Config.Labels \"sparkctl.release\"}}"), "1");
+        assert_eq!(
+            rig.inspect("spark1", "sparkctl-rig-stub-0", "{{index .Config.Labels \"sparkctl.release\"}}"),
+            "1"
+        );
         // The log of the failed engine is with the operator and on the node.
-        let kept = rig.on("spark1", &format!("cat /home/spark/.local/state/sparkctl/rig-stub/releases/{release:04}/rank-0.log"));
+        let kept = rig.on(
+            "spark1",
+            &format!("cat /home/spark/.local/state/sparkctl/rig-stub/releases/{release:04}/rank-0.log"),
+        );
         assert!(kept.contains("vLLM") || kept.contains("ray"), "{scenario}: {kept}");
         bad.run(&["releases"]).ended(0).saying("failed");
     }
@@ -57,7 +63,11 @@ fn a_dead_worker_is_told() {
     operator.deploy().ended(0);
     rig.on("spark2", "docker kill sparkctl-rig-stub-1");
     let said = operator.run(&["status"]).ended(8);
-    assert!(said.stdout.lines().next().unwrap_or_default().contains("DEGRADED: rank 1 (spark2) ended"), "{}", said.stdout);
+    assert!(
+        said.stdout.lines().next().unwrap_or_default().contains("DEGRADED: rank 1 (spark2) ended"),
+        "{}",
+        said.stdout
+    );
     operator.deploy().ended(0).saying("release 2 serves");
     answers_rightly();
 
@@ -92,7 +102,10 @@ fn a_killed_deploy_is_continued() {
         answers_rightly();
         operator.run(&["plan", "--exit-code", &operator.file()]).ended(0);
         let other = if milliseconds == 900 { "1024" } else { "900" };
-        operator.edit(if other == "900" { "context_length: 1024" } else { "context_length: 900" }, &format!("context_length: {other}"));
+        operator.edit(
+            if other == "900" { "context_length: 1024" } else { "context_length: 900" },
+            &format!("context_length: {other}"),
+        );
         operator.deploy().ended(0);
         operator.edit(&format!("context_length: {other}"), "context_length: 1024");
     }
