@@ -33,13 +33,13 @@ impl Rig {
 
     /// A command of `tests/rig/rig`, which has to succeed.
     pub fn run(&self, args: &[&str]) -> String {
-        let output = self.try_run(args);
+        let output = Self::try_run(args);
         assert!(output.status.success(), "rig {args:?} failed: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// The same where failure is an answer.
-    pub fn try_run(&self, args: &[&str]) -> Output {
+    pub fn try_run(args: &[&str]) -> Output {
         let rig = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rig/rig");
         Command::new(rig).args(args).stdin(Stdio::null()).output().expect("the rig's command starts")
     }

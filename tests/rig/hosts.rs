@@ -18,7 +18,7 @@ fn on_the_head_itself() {
         .status()
         .expect("docker runs");
     assert!(copied.success());
-    let as_spark = |command: &str| rig.try_run(&["exec", "spark1", "runuser", "-l", "spark", "-c", command]);
+    let as_spark = |command: &str| Rig::try_run(&["exec", "spark1", "runuser", "-l", "spark", "-c", command]);
     let deployed = as_spark("sparkctl deploy profile.yaml");
     let said =
         String::from_utf8_lossy(&deployed.stderr).into_owned() + &String::from_utf8_lossy(&deployed.stdout);

@@ -42,7 +42,7 @@ fn bad_input_is_told_and_loses_nothing() {
     );
 
     check(o, "user: spark", "user: nobody-here", 7, &["spark1", "Permission denied"]);
-    check(o, "host: 10.77.0.12", "host: 10.77.0.99", 7, &["spark2", "nothing"][..1].as_ref());
+    check(o, "host: 10.77.0.12", "host: 10.77.0.99", 7, &["spark2"]);
     check(o, "stub-engine:1", "no-such-engine:1", 3, &["is on no node", "docker pull"]);
     check(o, "models/tiny", "models/none", 3, &["there is no folder `/home/spark/models/none`"]);
     check(
