@@ -14,3 +14,4 @@ pub mod cluster;
 pub mod container;
 pub mod release;
 pub mod host;
+pub mod transfer;
