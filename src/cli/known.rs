@@ -54,7 +54,8 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
             }
             let error = usage(&format!("no deployment `{name}` is known on this machine"));
             Err(if known.is_empty() {
-                error.hint("name the profile's file instead, e.g. `sparkctl status profiles/qwen35-122b.yaml`")
+                error
+                    .hint("name the profile's file instead, e.g. `sparkctl status profiles/qwen35-122b.yaml`")
             } else {
                 error.hint(format!("known are: {}", known.join(", ")))
             })
@@ -70,7 +71,9 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
 
 /// Reads a profile's file; everything that is wrong with it is one error.
 pub fn load(file: &Path) -> Result<Profile, CommandError> {
-    let wrong = |error: config::ConfigError| CommandError::new(Exit::Usage, error.to_string()).details(&error.problems());
+    let wrong = |error: config::ConfigError| {
+        CommandError::new(Exit::Usage, error.to_string()).details(&error.problems())
+    };
     config::load(file).map_err(wrong)
 }
 

@@ -12,8 +12,7 @@ use crate::plan::render::{people, size};
 use crate::plan::{Action, StageKind, Step};
 use crate::profile::DeploymentName;
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
-use crate::transfer::image::{ImageJob, copy_image};
-use crate::transfer::weights::{WeightsJob, copy_weights};
+use crate::transfer::{ImageJob, WeightsJob, copy_image, copy_weights};
 
 /// How long an engine may take to end by itself before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(20);
@@ -102,6 +101,7 @@ pub(super) async fn act(
                 return Ok(changed(false));
             }
             let job = ImageJob {
+                image: content.kept_as(),
                 reference: content.kept_as(),
                 content: content.clone(),
                 from_address: *from_address,
