@@ -29,9 +29,9 @@ impl LocalHost {
         Self { node, engine: OnceCell::new() }
     }
 
-    fn spawn(&self, script: Script) -> Result<(Job, Vec<u8>, Child), HostError> {
+    fn spawn(&self, script: &Script) -> Result<(Job, Vec<u8>, Child), HostError> {
         let marker = process::marker();
-        let composed = compose(&script, &marker);
+        let composed = compose(script, &marker);
         let child = Command::new("sh")
             .args(["-c", &composed.command])
             .stdin(Stdio::piped())
@@ -56,12 +56,12 @@ impl Reach for LocalHost {
     }
 
     async fn run_script(&self, script: Script) -> Result<Output, HostError> {
-        let (job, input, child) = self.spawn(script)?;
+        let (job, input, child) = self.spawn(&script)?;
         process::run(job, input, ends(&self.node, child)).await
     }
 
     async fn start_script(&self, script: Script) -> Result<Running, HostError> {
-        let (job, input, child) = self.spawn(script)?;
+        let (job, input, child) = self.spawn(&script)?;
         Ok(process::start(job, input, ends(&self.node, child)))
     }
 

@@ -129,7 +129,7 @@ impl SshHost {
             }
         };
         let job = Job { node: self.node.clone(), name: script.name, marker, timeout: script.timeout };
-        let child = Child { child, permit, node: self.node.clone(), name: script.name };
+        let child = Child { process: child, permit, node: self.node.clone(), name: script.name };
         Ok((job, composed.stdin, child))
     }
 
@@ -220,7 +220,7 @@ impl Reach for SshHost {
 
 /// A remote process, its place among the sessions, and whose it is.
 struct Child {
-    child: openssh::Child<Arc<Session>>,
+    process: openssh::Child<Arc<Session>>,
     permit: OwnedSemaphorePermit,
     node: NodeName,
     name: &'static str,
@@ -236,10 +236,10 @@ impl Child {
         impl Future<Output = Result<Option<i32>, HostError>> + Send + 'static,
     > {
         let (stdin, stdout, stderr) =
-            (self.child.stdin().take(), self.child.stdout().take(), self.child.stderr().take());
+            (self.process.stdin().take(), self.process.stdout().take(), self.process.stderr().take());
         let wait = async move {
-            let session = self.child.session();
-            let result = self.child.wait().await;
+            let session = self.process.session();
+            let result = self.process.wait().await;
             drop(self.permit);
             match result {
                 Ok(status) => Ok(status.code()),

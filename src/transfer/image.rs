@@ -52,6 +52,13 @@ pub async fn copy_image(
 ) -> Result<ImageReport, HostError> {
     let begun = Instant::now();
     let before = to.images().await?;
+    // A load takes a name from the image that had it, and a containerd store then drops that image
+    // at once: give it another name first. What nothing needs is `prune`'s to remove.
+    for name in [&job.reference, &job.image] {
+        if let Some(old) = holder(&before, name).filter(|old| old.content != job.content) {
+            to.tag_image(&old.id, &old.content.kept_as()).await?;
+        }
+    }
     let result = match stream(from, to, job, progress).await {
         Ok(bytes) => settle(from, to, job).await.map(|()| bytes),
         Err(error) => Err(error),
@@ -80,11 +87,11 @@ async fn stream(
 
     let script = Script::new("receive-image", python!("receive-image.py"), [&take, &give]);
     let script = script.input(format!("{secret}\n")).timeout(NO_LIMIT);
-    let (receiver, port) = listen(to, script, &taking).await?;
+    let (load, port) = listen(to, script, &taking).await?;
     let script = Script::new("send-image", python!("send-image.py"), [&job.image, &give, &take, &port]);
     let sender = from.start(script.input(format!("{secret}\n")).timeout(NO_LIMIT)).await?;
 
-    let Running { mut lines, end } = receiver;
+    let Running { mut lines, end } = load;
     let mut sending = std::pin::pin!(ended(sender));
     let mut sent = None;
     let mut bytes = 0;
@@ -160,13 +167,9 @@ async fn settle(from: &dyn Host, to: &dyn Host, job: &ImageJob) -> Result<(), Ho
 /// Gives the names that the load may have moved to the images that had them.
 async fn put_names_back(to: &dyn Host, job: &ImageJob, before: &[Image]) -> Result<(), HostError> {
     let now = to.images().await?;
-    let holder = |images: &[Image], name: &str| {
-        let holds = |image: &&Image| image.references.iter().any(|held| same_name(held, name));
-        images.iter().find(holds).map(|image| image.id.clone())
-    };
     for name in [&job.reference, &job.image] {
         match (holder(before, name), holder(&now, name)) {
-            (Some(old), new) if new.as_ref() != Some(&old) => to.tag_image(&old, name).await?,
+            (Some(old), new) if new.is_none_or(|new| new.id != old.id) => to.tag_image(&old.id, name).await?,
             (None, Some(_)) => {
                 to.run(Script::new("untag-image", include_str!("untag-image.sh"), [name])).await?;
             }
@@ -174,6 +177,10 @@ async fn put_names_back(to: &dyn Host, job: &ImageJob, before: &[Image]) -> Resu
         }
     }
     Ok(())
+}
+
+fn holder<'a>(images: &'a [Image], name: &str) -> Option<&'a Image> {
+    images.iter().find(|image| image.references.iter().any(|held| same_name(held, name)))
 }
 
 /// Whether two names are one, as Docker reads them.

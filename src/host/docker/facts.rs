@@ -47,11 +47,11 @@ fn content(image: &ImageInspect) -> ImageContent {
         "Layers": layers,
         "Config": config.map(|config| json!({
             "User": config.user,
-            "ExposedPorts": config.exposed_ports.as_ref().map(sorted),
+            "ExposedPorts": config.exposed_ports.as_deref().map(sorted),
             "Env": config.env,
             "Entrypoint": config.entrypoint,
             "Cmd": config.cmd,
-            "Volumes": config.volumes.as_ref().map(sorted),
+            "Volumes": config.volumes.as_deref().map(sorted),
             "WorkingDir": config.working_dir,
             "Labels": config.labels,
             "StopSignal": config.stop_signal,
@@ -63,7 +63,7 @@ fn content(image: &ImageInspect) -> ImageContent {
     ImageContent(hex(&Sha256::digest(text)))
 }
 
-fn sorted(names: &Vec<String>) -> BTreeSet<&String> {
+fn sorted(names: &[String]) -> BTreeSet<&String> {
     names.iter().collect()
 }
 
