@@ -181,7 +181,8 @@ impl Sink for Terminal {
             }
             Event::StepDone { stage, what, changed, .. } => {
                 if self.verbose {
-                    let changed = if *changed { "" } else { " (was so already)" };
+                    let proof = matches!(stage, StageKind::Ready | StageKind::Verify);
+                    let changed = if *changed || proof { "" } else { " (was so already)" };
                     self.state("·", &format!("{stage}: {what}{changed}"));
                 }
             }
