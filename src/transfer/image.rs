@@ -168,12 +168,16 @@ async fn settle(from: &dyn Host, to: &dyn Host, job: &ImageJob) -> Result<(), Ho
 async fn put_names_back(to: &dyn Host, job: &ImageJob, before: &[Image]) -> Result<(), HostError> {
     let now = to.images().await?;
     for name in [&job.reference, &job.image] {
-        match (holder(before, name), holder(&now, name)) {
-            (Some(old), new) if new.is_none_or(|new| new.id != old.id) => to.tag_image(&old.id, name).await?,
-            (None, Some(_)) => {
-                to.run(Script::new("untag-image", include_str!("untag-image.sh"), [name])).await?;
-            }
-            _ => {}
+        let (old, new) = (holder(before, name), holder(&now, name));
+        if old.map(|old| &old.id) == new.map(|new| &new.id) {
+            continue;
+        }
+        // Takes what was loaded with it, where the name was its only one.
+        if new.is_some() {
+            to.run(Script::new("untag-image", include_str!("untag-image.sh"), [name])).await?;
+        }
+        if let Some(old) = old {
+            to.tag_image(&old.id, name).await?;
         }
     }
     Ok(())
@@ -195,14 +199,5 @@ fn same_name(one: &str, other: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::same_name;
-
-    #[test]
-    fn names() {
-        assert!(same_name("docker.io/library/a:1", "a:1"));
-        assert!(same_name("docker.io/owner/a", "owner/a:latest"));
-        assert!(!same_name("a:1", "a:2"));
-        assert!(!same_name("localhost:5000/a", "a"));
-    }
-}
+#[path = "image_tests.rs"]
+mod tests;
