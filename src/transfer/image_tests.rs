@@ -38,8 +38,8 @@ async fn both_ends(docker: &str, secrets: (&str, &str)) -> Option<(Output, Outpu
     if secrets.0 != secrets.1 {
         drop(load.lines);
     }
-    let received = load.end.await.unwrap().unwrap();
-    Some((sent, received, std::fs::read(folder.path().join("loaded")).ok()))
+    let ended = load.end.await.unwrap().unwrap();
+    Some((sent, ended, std::fs::read(folder.path().join("loaded")).ok()))
 }
 
 /// What `docker load` stands for: the whole of its input, or nothing.
