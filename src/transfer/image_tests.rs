@@ -31,9 +31,9 @@ async fn both_ends(docker: &str, secrets: (&str, &str)) -> Option<(Output, Outpu
     let receive = Script::new("receive-image", with_docker!("receive-image.py"), [place, local, local]);
     let receive = receive.input(format!("{}\n", secrets.0));
     let (load, port) = listen(&host, receive, "receiving").await.unwrap();
-    let send =
+    let script =
         Script::new("send-image", with_docker!("send-image.py"), [place, "image:1", local, local, &port]);
-    let save = host.start(send.input(format!("{}\n", secrets.1))).await.unwrap();
+    let save = host.start(script.input(format!("{}\n", secrets.1))).await.unwrap();
     let sent = save.end.await.unwrap().unwrap();
     if secrets.0 != secrets.1 {
         drop(load.lines);
