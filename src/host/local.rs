@@ -12,13 +12,16 @@ use super::command::compose;
 use super::docker::{self, Engine};
 use super::http::Client;
 use super::process::{self, Job, Process};
-use super::reach::Reach;
+use super::reach::{Machine, Reach};
 use super::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
 
 /// The machine that sparkctl runs on.
+pub type LocalHost = Machine<Local>;
+
+/// How this machine is reached.
 #[derive(Debug)]
-pub struct LocalHost {
+pub struct Local {
     node: NodeName,
     engine: OnceCell<Engine>,
 }
@@ -26,9 +29,11 @@ pub struct LocalHost {
 impl LocalHost {
     /// This machine, as node `node`.
     pub fn new(node: NodeName) -> Self {
-        Self { node, engine: OnceCell::new() }
+        Self(Local { node, engine: OnceCell::new() })
     }
+}
 
+impl Local {
     fn spawn(&self, script: &Script) -> Result<(Job, Vec<u8>, Child), HostError> {
         let marker = process::marker();
         let composed = compose(script, &marker);
@@ -50,7 +55,7 @@ impl LocalHost {
 }
 
 #[async_trait]
-impl Reach for LocalHost {
+impl Reach for Local {
     fn name(&self) -> &NodeName {
         &self.node
     }

@@ -27,7 +27,7 @@ use super::command::compose;
 use super::docker::{self, Engine};
 use super::http::Client;
 use super::process::{self, Job, Process};
-use super::reach::Reach;
+use super::reach::{Machine, Reach};
 use super::ssh_words;
 use super::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
@@ -53,8 +53,11 @@ pub struct SshOptions {
 }
 
 /// A machine over SSH.
+pub type SshHost = Machine<Ssh>;
+
+/// How a machine over SSH is reached.
 #[derive(Debug)]
-pub struct SshHost {
+pub struct Ssh {
     node: NodeName,
     sessions: Arc<Semaphore>,
     engine: OnceCell<Engine>,
@@ -100,7 +103,7 @@ impl SshHost {
         let lease = UnixStream::connect(session.control_socket())
             .await
             .map_err(|error| failed(format!("`ssh` ended right after the login: {error}")))?;
-        Ok(Self {
+        Ok(Self(Ssh {
             node,
             sessions: Arc::new(Semaphore::new(SESSIONS)),
             engine: OnceCell::new(),
@@ -108,9 +111,11 @@ impl SshHost {
             session: Arc::new(session),
             _lease: lease,
             folder,
-        })
+        }))
     }
+}
 
+impl Ssh {
     async fn spawn(&self, script: Script) -> Result<(Job, Vec<u8>, Child), HostError> {
         let marker = process::marker();
         let composed = compose(&script, &marker);
@@ -146,7 +151,7 @@ impl SshHost {
 }
 
 #[async_trait]
-impl Reach for SshHost {
+impl Reach for Ssh {
     fn name(&self) -> &NodeName {
         &self.node
     }

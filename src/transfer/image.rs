@@ -54,7 +54,7 @@ pub async fn copy_image(
     let before = to.images().await?;
     // A load takes a name from the image that had it, and a containerd store then drops that image
     // at once: give it another name first. What nothing needs is `prune`'s to remove.
-    for name in [&job.reference, &job.image] {
+    for name in names(job) {
         if let Some(old) = holder(&before, name).filter(|old| old.content != job.content) {
             to.tag_image(&old.id, &old.content.kept_as()).await?;
         }
@@ -167,20 +167,34 @@ async fn settle(from: &dyn Host, to: &dyn Host, job: &ImageJob) -> Result<(), Ho
 /// Gives the names that the load may have moved to the images that had them.
 async fn put_names_back(to: &dyn Host, job: &ImageJob, before: &[Image]) -> Result<(), HostError> {
     let now = to.images().await?;
-    for name in [&job.reference, &job.image] {
+    for name in names(job) {
         let (old, new) = (holder(before, name), holder(&now, name));
         if old.map(|old| &old.id) == new.map(|new| &new.id) {
             continue;
         }
         // Takes what was loaded with it, where the name was its only one.
         if new.is_some() {
-            to.run(Script::new("untag-image", include_str!("untag-image.sh"), [name])).await?;
+            to.run(untag(name)).await?;
         }
         if let Some(old) = old {
             to.tag_image(&old.id, name).await?;
+            let kept = old.content.kept_as();
+            if !old.references.iter().any(|name| same_name(name, &kept)) {
+                to.run(untag(&kept)).await?;
+            }
         }
     }
     Ok(())
+}
+
+/// The names that a load may move, each once.
+fn names(job: &ImageJob) -> impl Iterator<Item = &str> {
+    let other = (!same_name(&job.image, &job.reference)).then_some(&job.image);
+    std::iter::once(&job.reference).chain(other).map(String::as_str)
+}
+
+fn untag(name: &str) -> Script {
+    Script::new("untag-image", include_str!("untag-image.sh"), [name])
 }
 
 fn holder<'a>(images: &'a [Image], name: &str) -> Option<&'a Image> {

@@ -30,16 +30,16 @@ async fn both_ends(docker: &str, secrets: (&str, &str)) -> Option<(Output, Outpu
     let local = "127.0.0.1";
     let receive = Script::new("receive-image", with_docker!("receive-image.py"), [place, local, local]);
     let receive = receive.input(format!("{}\n", secrets.0));
-    let (receiver, port) = listen(&host, receive, "receiving").await.unwrap();
-    let send =
+    let (load, port) = listen(&host, receive, "receiving").await.unwrap();
+    let script =
         Script::new("send-image", with_docker!("send-image.py"), [place, "image:1", local, local, &port]);
-    let sender = host.start(send.input(format!("{}\n", secrets.1))).await.unwrap();
-    let sent = sender.end.await.unwrap().unwrap();
+    let save = host.start(script.input(format!("{}\n", secrets.1))).await.unwrap();
+    let sent = save.end.await.unwrap().unwrap();
     if secrets.0 != secrets.1 {
-        drop(receiver.lines);
+        drop(load.lines);
     }
-    let received = receiver.end.await.unwrap().unwrap();
-    Some((sent, received, std::fs::read(folder.path().join("loaded")).ok()))
+    let ended = load.end.await.unwrap().unwrap();
+    Some((sent, ended, std::fs::read(folder.path().join("loaded")).ok()))
 }
 
 /// What `docker load` stands for: the whole of its input, or nothing.
