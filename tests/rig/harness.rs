@@ -35,7 +35,8 @@ impl Rig {
     #[expect(clippy::unused_self, reason = "only whose turn it is may touch the rig")]
     pub fn run(&self, args: &[&str]) -> String {
         let output = Self::try_run(args);
-        assert!(output.status.success(), "rig {args:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+        let said = [&output.stdout[..], &output.stderr[..]].concat();
+        assert!(output.status.success(), "rig {args:?} failed: {}", String::from_utf8_lossy(&said));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
