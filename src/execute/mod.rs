@@ -7,10 +7,10 @@ pub mod verify;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::event::{Event, Events};
 use crate::host::{Host, HostError};

@@ -1,7 +1,9 @@
 //! One match over [`Action`]: the only place that acts. Every act says whether it changed anything,
 //! and does nothing where the node is already so.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Hosts, StepError, readiness, verify};
 use crate::container::{Rank, container_name, labels};
@@ -11,8 +13,7 @@ use crate::plan::render::{people, size};
 use crate::plan::{Action, StageKind, Step};
 use crate::profile::DeploymentName;
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
-use crate::transfer::image::{ImageJob, copy_image};
-use crate::transfer::weights::{WeightsJob, copy_weights};
+use crate::transfer::{ImageJob, WeightsJob, copy_image, copy_weights};
 
 /// How long an engine may take to end by itself before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(20);
@@ -101,6 +102,7 @@ pub(super) async fn act(
                 return Ok(changed(false));
             }
             let job = ImageJob {
+                image: content.kept_as(),
                 reference: content.kept_as(),
                 content: content.clone(),
                 from_address: *from_address,

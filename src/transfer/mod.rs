@@ -1,2 +1,26 @@
-pub mod image;
-pub mod weights;
+//! Bytes from node to node over the fabric: weights by rsync, an image by a stream
+//! from `docker save` to `docker load`.
+//!
+//! In both, one script on the giving or taking node listens on that node's fabric address, on a
+//! port that the kernel picks, lets in one address and who knows a secret of this one transfer, and
+//! ends when its standard input closes: when sparkctl is done, is killed, or loses the connection.
+
+mod ends;
+mod image;
+mod weights;
+
+pub use image::{ImageJob, ImageReport, copy_image};
+pub use weights::{WeightsJob, WeightsReport, copy_weights};
+
+/// A Python program as a script for `sh`: standard input stays the program's own.
+macro_rules! python {
+    ($file:literal) => {
+        concat!(
+            "command -v python3 >/dev/null || { echo 'python3 is not installed' >&2; exit 1; }\n",
+            "exec python3 /dev/fd/3 \"$@\" 3<<'END OF PROGRAM'\n",
+            include_str!($file),
+            "\nEND OF PROGRAM\n"
+        )
+    };
+}
+use python;
