@@ -7,6 +7,7 @@
 pub mod command;
 mod connect;
 mod docker;
+pub mod fake;
 mod http;
 mod local;
 mod process;
@@ -26,6 +27,7 @@ use crate::container::ContainerSpec;
 use crate::profile::NodeName;
 
 pub use connect::connect;
+pub use fake::{FakeCluster, FakeHost};
 pub use local::LocalHost;
 pub use ssh::{SshHost, SshOptions};
 
