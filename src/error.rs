@@ -62,14 +62,21 @@ pub struct CommandError {
     pub message: String,
     pub hints: Vec<String>,
     pub exit: Exit,
-    /// The same for programs: findings, or mistakes of a profile; null where there is no more to say.
-    pub details: serde_json::Value,
+    /// The same for programs: findings, or mistakes of a profile; none where there is no more to say.
+    pub details: Option<Box<serde_json::Value>>,
 }
 
 impl CommandError {
     /// An error of the given kind.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { message: message.into(), hints: Vec::new(), exit, details: serde_json::Value::Null }
+        Self { message: message.into(), hints: Vec::new(), exit, details: None }
+    }
+
+    /// The same with what a program can read of it.
+    #[must_use]
+    pub fn details(mut self, details: &impl serde::Serialize) -> Self {
+        self.details = serde_json::to_value(details).ok().map(Box::new);
+        self
     }
 
     /// The same with something to do.

@@ -125,13 +125,14 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
     let (probe, load, ray) = match head {
         Some(head) if running.is_some() => {
             let head = head.as_ref();
-            let (probe, load, ray) =
-                tokio::join!(probe(head, &endpoint), load(head, &endpoint), ray(head, served));
+            // The load is asked first: the probe is a request, too.
+            let load = load(head, &endpoint).await;
+            let (probe, ray) = tokio::join!(probe(head, &endpoint), ray(head, served));
             (Some(probe), load, ray)
         }
         _ => (None, None, None),
     };
-    judge(served, seen, running, probe, load, ray)
+    judge(served, &seen, running, probe, load, ray)
 }
 
 fn reason(error: &HostError) -> String {
@@ -193,7 +194,7 @@ async fn ray(head: &dyn Host, profile: &Profile) -> Option<RayStatus> {
 /// What the answers amount to. Pure.
 fn judge(
     profile: &Profile,
-    seen: Vec<Result<NodeFacts, String>>,
+    seen: &[Result<NodeFacts, String>],
     release: Option<ReleaseNumber>,
     probe: Option<Result<f64, String>>,
     load: Option<Load>,
@@ -202,7 +203,7 @@ fn judge(
     let mut problems = Vec::new();
     let restart = format!("sparkctl deploy PROFILE, or sparkctl rollback {}", profile.name);
     let mut ranks = Vec::new();
-    for (rank, (node, seen)) in profile.cluster.nodes.iter().zip(&seen).enumerate() {
+    for (rank, (node, seen)) in profile.cluster.nodes.iter().zip(seen).enumerate() {
         let role = if rank == 0 { "head" } else { "worker" };
         let name = u32::try_from(rank).map(|rank| container_name(&profile.name, rank)).unwrap_or_default();
         let container = seen.as_ref().ok().map(|facts| {
@@ -213,7 +214,6 @@ fn judge(
         });
         if release.is_some() {
             let what = match &container {
-                None => None,
                 Some(None) => Some("has no container".to_owned()),
                 Some(Some(container)) if !container.state.running => {
                     Some(format!("ended: {}", ended(&container.state)))
@@ -221,7 +221,7 @@ fn judge(
                 Some(Some(container)) if container.restarts > 0 => {
                     Some(format!("was restarted by Docker {} times", container.restarts))
                 }
-                Some(Some(_)) => None,
+                Some(Some(_)) | None => None,
             };
             if let Some(what) = what {
                 problems.push(Problem {

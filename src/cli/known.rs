@@ -53,11 +53,11 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
                 return read(&state, name);
             }
             let error = usage(&format!("no deployment `{name}` is known on this machine"));
-            Err(match known.is_empty() {
-                true => error.hint(
-                    "name the profile's file instead, e.g. `sparkctl status profiles/qwen35-122b.yaml`",
-                ),
-                false => error.hint(format!("known are: {}", known.join(", "))),
+            Err(if known.is_empty() {
+                error
+                    .hint("name the profile's file instead, e.g. `sparkctl status profiles/qwen35-122b.yaml`")
+            } else {
+                error.hint(format!("known are: {}", known.join(", ")))
             })
         }
         None => match names(&state).as_slice() {
@@ -71,12 +71,10 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
 
 /// Reads a profile's file; everything that is wrong with it is one error.
 pub fn load(file: &Path) -> Result<Profile, CommandError> {
-    config::load(file).map_err(|error| CommandError {
-        message: error.to_string(),
-        hints: Vec::new(),
-        exit: Exit::Usage,
-        details: serde_json::to_value(error.problems()).unwrap_or_default(),
-    })
+    let wrong = |error: config::ConfigError| {
+        CommandError::new(Exit::Usage, error.to_string()).details(&error.problems())
+    };
+    config::load(file).map_err(wrong)
 }
 
 fn names(state: &Path) -> Vec<String> {

@@ -28,18 +28,15 @@ pub struct LogsArgs {
 /// `sparkctl logs`.
 pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
-    let (hosts, errors) = session::connect(&profile, global).await;
-    session::all_reached(errors.into_iter().map(|(_, error)| error).collect())?;
+    let hosts = session::connect_all(&profile, global).await?;
+    let failed = |error| session::unreachable(&[error]);
     let mut merged: Vec<(String, String)> = Vec::new();
     let mut following = Vec::new();
     for (rank, node) in (0..).zip(&profile.cluster.nodes) {
         let host = hosts[&node.name].as_ref();
         let label = format!("{} {rank}", node.name);
-        let failed = |error| session::all_reached(vec![error]);
         if let Some(number) = args.release {
-            let logs = store::read_logs(host, &profile.name, number)
-                .await
-                .or_else(|e| failed(e).map(|()| Vec::new()))?;
+            let logs = store::read_logs(host, &profile.name, number).await.map_err(failed)?;
             for (_, text) in logs.into_iter().filter(|(of, _)| *of == rank) {
                 let lines: Vec<_> = text.lines().map(str::to_owned).collect();
                 let skipped = args.tail.map_or(0, |tail| lines.len().saturating_sub(tail as usize));
@@ -48,19 +45,17 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
             continue;
         }
         let name = container_name(&profile.name, rank);
-        match host.container(&name).await.map_err(|e| failed(e).expect_err("there is an error"))? {
-            None => print(&format!("{label}  (no container; the logs of earlier releases: --release N)\n")),
-            Some(_) => {
-                let log = host.container_log(&name, args.tail, args.follow).await;
-                let mut log = log.map_err(|e| failed(e).expect_err("there is an error"))?;
-                if args.follow {
-                    following.push((label, log));
-                } else {
-                    while let Some(line) = log.recv().await {
-                        merged.push((label.clone(), line));
-                    }
-                }
-            }
+        if host.container(&name).await.map_err(failed)?.is_none() {
+            print(&format!("{label}  (no container; the logs of earlier releases: --release N)\n"));
+            continue;
+        }
+        let mut log = host.container_log(&name, args.tail, args.follow).await.map_err(failed)?;
+        if args.follow {
+            following.push((label, log));
+            continue;
+        }
+        while let Some(line) = log.recv().await {
+            merged.push((label.clone(), line));
         }
     }
     // Every line begins with Docker's time stamp, so text sorts by time.

@@ -23,12 +23,10 @@ pub struct PlanArgs {
 /// `sparkctl plan`.
 pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::load(&args.profile)?;
-    let (_hosts, facts) = session::look(&profile, global).await?;
-    let planned = planner::deploy(&profile, &facts, &change::operator()).map_err(|refused| CommandError {
-        message: terminal::finding_lines(&refused.0).join("\n"),
-        hints: Vec::new(),
-        exit: Exit::Refused,
-        details: serde_json::to_value(&refused.0).unwrap_or_default(),
+    let facts = session::look(&profile, global).await?;
+    let planned = planner::deploy(&profile, &facts, &change::operator()).map_err(|refused| {
+        let lines = terminal::finding_lines(&refused.0).join("\n");
+        CommandError::new(Exit::Refused, lines).details(&refused.0)
     })?;
     match global.output {
         Output::Json => {

@@ -19,7 +19,7 @@ pub struct ReleasesArgs {
 /// `sparkctl releases`.
 pub async fn run(args: ReleasesArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
-    let (_hosts, facts) = session::look(&profile, global).await?;
+    let facts = session::look(&profile, global).await?;
     let mut releases: Vec<Release> = Vec::new();
     for release in facts.iter().flat_map(|facts| &facts.releases) {
         if !releases.iter().any(|known| known.number == release.number) {

@@ -34,26 +34,22 @@ pub async fn connect(profile: &Profile, global: &Global) -> (Hosts, Vec<(NodeNam
     (hosts, errors)
 }
 
-/// An error where a node could not be reached or asked.
-pub fn all_reached(errors: Vec<HostError>) -> Result<(), CommandError> {
-    if errors.is_empty() {
-        return Ok(());
-    }
+/// The error of nodes that could not be reached or asked.
+pub fn unreachable(errors: &[HostError]) -> CommandError {
     let messages: Vec<_> = errors.iter().map(|error| format!("error: {}", chain(error).join(": "))).collect();
-    Err(CommandError {
-        message: messages.join("\n"),
-        hints: errors.iter().filter_map(HostError::hint).collect(),
-        exit: Exit::Unreachable,
-        details: serde_json::Value::Null,
-    })
+    let hints = errors.iter().filter_map(HostError::hint).collect();
+    CommandError { hints, ..CommandError::new(Exit::Unreachable, messages.join("\n")) }
 }
 
-/// Connects to every node and looks at all; any that cannot be asked is an error.
-pub async fn look(profile: &Profile, global: &Global) -> Result<(Hosts, Vec<NodeFacts>), CommandError> {
+/// Connects to every node; any that cannot be reached is an error.
+pub async fn connect_all(profile: &Profile, global: &Global) -> Result<Hosts, CommandError> {
     let (hosts, errors) = connect(profile, global).await;
-    all_reached(errors.into_iter().map(|(_, error)| error).collect())?;
-    match operation::look(profile, &hosts).await {
-        Ok(facts) => Ok((hosts, facts)),
-        Err(errors) => Err(all_reached(errors).expect_err("there are errors")),
-    }
+    let errors: Vec<_> = errors.into_iter().map(|(_, error)| error).collect();
+    if errors.is_empty() { Ok(hosts) } else { Err(unreachable(&errors)) }
+}
+
+/// Looks at every node; any that cannot be asked is an error.
+pub async fn look(profile: &Profile, global: &Global) -> Result<Vec<NodeFacts>, CommandError> {
+    let hosts = connect_all(profile, global).await?;
+    operation::look(profile, &hosts).await.map_err(|errors| unreachable(&errors))
 }

@@ -99,9 +99,9 @@ pub struct System {
     pub boot_id: String,
     /// Home folder of the user that sparkctl logs in as.
     pub home: String,
-    /// Bytes of memory: MemTotal.
+    /// Bytes of memory: `MemTotal`.
     pub memory_total: u64,
-    /// Bytes of memory: MemAvailable.
+    /// Bytes of memory: `MemAvailable`.
     pub memory_available: u64,
 }
 

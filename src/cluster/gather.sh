@@ -71,8 +71,9 @@ section model
 if [ -d "$model" ]; then
   echo folder
   section model-files
-  # Size, time and name of each file, links followed, with a NUL behind.
-  problems=$(find -L "$model/" -type f -printf '%s %T@ %P\0' 2>&1 >&3)
+  # Size, time and name of each file, links followed, with a NUL behind; what a cut transfer left
+  # is not the model's.
+  problems=$(find -L "$model/" -name .sparkctl-partial -prune -o -type f -printf '%s %T@ %P\0' 2>&1 >&3)
   section model-dangling
   find "$model/" -xtype l -printf '%P\0' 2>/dev/null
   section model-problems

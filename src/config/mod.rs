@@ -1,10 +1,10 @@
 //! Reads a profile from a YAML file and says all that is wrong with it, each with its place.
 //!
 //! The only door to YAML. What a profile may hold is decided by the types in [`crate::profile`]; this
-//! module has no list of fields. It reads the file into a tree that knows its places, fits the tree to the types,
-//! and where that fails notes the mistake, mends the tree (drops an unknown key, puts a stand-in for a
-//! missing or a wrong value) and tries again, so that one run shows every mistake. Only a profile
-//! whose types are all right is asked for mistakes of meaning ([`crate::profile::validate`]).
+//! module has no list of fields. It reads the file into a tree that knows its places, fits the tree to the
+//! types, and where that fails notes the mistake, mends the tree (renames or drops an unknown key, puts a
+//! stand-in for a missing or a wrong value) and tries again, so that one run shows every mistake. Only a
+//! profile whose types are all right is asked for mistakes of meaning ([`crate::profile::validate`]).
 //!
 //! Left out: looking for files; values from the environment; one file that extends another.
 

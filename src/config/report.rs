@@ -1,7 +1,7 @@
 //! What is wrong with a file, shown as a compiler would: the place, the line itself, carets, help.
 //!
-//! Plain text without colour. Nothing of the file reaches the terminal raw: control characters are replaced, and
-//! long lines are cut to the part around the place.
+//! Plain text without colour. Nothing of the file reaches the terminal raw: control characters are replaced,
+//! and long lines are cut to the part around the place.
 
 use std::fmt::{self, Write};
 

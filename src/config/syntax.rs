@@ -7,7 +7,8 @@ use saphyr_parser::ScanError;
 
 use super::report::{Mistake, Place};
 
-/// The mistake behind `error`, with a place in one of `lines`. `opened` is the bracket that the parser was in.
+/// The mistake behind `error`, with a place in one of `lines`. `opened` is the bracket that the parser was
+/// in.
 pub(super) fn mistake(error: &ScanError, opened: Option<Place>, lines: &[&str]) -> Mistake {
     let (line, column) = within(error.marker().line(), error.marker().col() + 1, lines);
     if let Some(place) = tab_near(line, lines) {
@@ -70,7 +71,8 @@ fn within(line: usize, column: usize, lines: &[&str]) -> (usize, usize) {
     }
 }
 
-/// A tab in the indentation of the line where the parser stopped, or of the one behind it, which it had looked at.
+/// A tab in the indentation of the line where the parser stopped, or of the one behind it, which it had
+/// looked at.
 fn tab_near(line: usize, lines: &[&str]) -> Option<Place> {
     (line..=line + 1).find_map(|line| {
         let text = lines.get(line - 1)?;

@@ -298,6 +298,11 @@ impl Builder<'_> {
 
     fn place(&self, span: Span) -> Place {
         let (line, start) = (span.start.line(), span.start.col());
+        if line > self.lines.len() {
+            // The parser counts a line more where the last one has no end.
+            let column = self.lines.last().map_or(0, |last| last.chars().count()) + 1;
+            return Place { line: self.lines.len(), column, width: 0 };
+        }
         let width = if span.end.line() == line {
             span.end.col().saturating_sub(start)
         } else if span.is_empty() {

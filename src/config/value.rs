@@ -1,7 +1,7 @@
 //! From the tree to the types: a `serde` source over [`Node`], and what it can say is wrong.
 //!
-//! The errors stay data (an unknown key and the known ones, a wrong type and the expected one), so that the words
-//! for people are made in one place, [`super::words`], and never taken out of another crate's text.
+//! The errors stay data (an unknown key and the known ones, a wrong type and the expected one), so that the
+//! words for people are made in one place, [`super::words`], and never taken out of another crate's text.
 //! Where the reader put a stand-in, this source answers with something of the type asked for.
 
 use std::fmt;

@@ -42,8 +42,8 @@ fn furthest(rank: &RankEvidence) -> Option<(StartStage, usize)> {
 type Found = (&'static str, String, &'static str, Option<u32>, Option<(usize, usize)>);
 
 fn gathering(evidence: &[RankEvidence]) -> Option<Found> {
-    let figures = evidence.iter().flat_map(|rank| &rank.lines).filter_map(|line| vllm(&line.text));
-    let last = figures.filter(|milestone| milestone.stage == StartStage::Ray).last()?;
+    let mut figures = evidence.iter().flat_map(|rank| &rank.lines).filter_map(|line| vllm(&line.text));
+    let last = figures.rfind(|milestone| milestone.stage == StartStage::Ray)?;
     // All there: what the engine waits for is something else.
     if last.fraction.is_none_or(|fraction| fraction >= 1.0) {
         return None;

@@ -62,8 +62,13 @@ impl Read<'_> {
         if whole.chars().count() <= WIDTH {
             return whole.to_owned();
         }
-        let skip = start - from > WIDTH / 2;
-        let kept = if skip { clean(&self.text[start..to]) } else { whole.to_owned() };
+        // Leave out what stands before the words, and if that is not enough, before the match.
+        let body = self.body.clamp(from, start);
+        let far = self.text[body..start].chars().count() > WIDTH / 2;
+        let fits = self.text[body..to].chars().count() < WIDTH;
+        let begin = if far && !fits { start } else { body };
+        let skip = begin > from;
+        let kept = if skip { clean(&self.text[begin..to]) } else { whole.to_owned() };
         let mut shown: String = if skip { "…".to_owned() } else { String::new() };
         let room = WIDTH - 1 - usize::from(skip);
         shown.extend(kept.chars().take(room));

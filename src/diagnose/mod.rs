@@ -237,11 +237,7 @@ impl Finding {
             What::Line(index, row) => {
                 let start = row.place_in(&lines::read(&own.lines[index]).text);
                 let head = lines::exception_before(&own.lines, index).map(|at| own.tell(at, None));
-                let raised = lines::first_exception(&own.lines).filter(|at| {
-                    let text = &own.lines[*at].text;
-                    *at > index && signatures::find(text).is_none_or(|row| row.severity != Severity::Wrapper)
-                });
-                let raised = raised.map(|at| own.tell(at, None));
+                let raised = own.exception().filter(|at| *at > index).map(|at| own.tell(at, None));
                 head.into_iter().chain([own.tell(index, Some(start))]).chain(raised).collect()
             }
             What::Refused(_) | What::NotStarted => {
@@ -251,7 +247,10 @@ impl Finding {
             What::OutOfMemory | What::Ended(_) => own.last_words(4),
         };
         let others = evidence.iter().enumerate().filter(|(of, _)| *of != self.of);
-        told.extend(others.flat_map(|(_, rank)| rank.last_words(1)));
+        told.extend(others.flat_map(|(_, rank)| match rank.exception() {
+            Some(at) => vec![rank.tell(at, None)],
+            None => rank.last_words(1),
+        }));
         told
     }
 }
@@ -328,6 +327,14 @@ impl RankEvidence {
     fn tell(&self, index: usize, start: Option<usize>) -> Telling {
         let line = &self.lines[index];
         Telling { node: self.node.clone(), time: line.time, text: lines::read(line).shown(start) }
+    }
+
+    /// The first traceback's exception, unless that only points elsewhere.
+    fn exception(&self) -> Option<usize> {
+        let points = |at: &usize| {
+            signatures::find(&self.lines[*at].text).is_some_and(|row| row.severity == Severity::Wrapper)
+        };
+        lines::first_exception(&self.lines).filter(|at| !points(at))
     }
 
     fn last_words(&self, most: usize) -> Vec<Telling> {

@@ -16,7 +16,8 @@ mod wrapper;
 
 use std::sync::LazyLock;
 
-use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
+use regex::bytes::{RegexSet, RegexSetBuilder};
+use regex::{Regex, RegexBuilder};
 
 /// One way to fail, known by a line.
 #[derive(Debug)]
@@ -94,11 +95,13 @@ pub fn find(line: &str) -> Option<&'static Signature> {
     static SET: LazyLock<RegexSet> = LazyLock::new(|| {
         RegexSetBuilder::new(all().map(|signature| signature.pattern))
             .case_insensitive(true)
-            .size_limit(1 << 26)
+            // On bytes, and with room for its automaton: many times as fast over a long log.
+            .unicode(false)
+            .dfa_size_limit(1 << 25)
             .build()
             .expect("the catalogue holds regexes")
     });
-    all().nth(SET.matches(line).iter().next()?)
+    all().nth(SET.matches(line.as_bytes()).iter().next()?)
 }
 
 impl Signature {

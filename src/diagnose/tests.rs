@@ -13,6 +13,7 @@ fn rank(rank: u32, log: &str, end: Option<End>) -> RankEvidence {
     RankEvidence { node, rank, lines: log.lines().map(LogLine::parse).collect(), end }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "every use needs the option")]
 fn exited(code: i64) -> Option<End> {
     Some(End { code, oom_killed: false, error: String::new() })
 }
@@ -24,7 +25,7 @@ fn real_failures_are_known() {
         (&[log!("architecture")], "MODEL-ARCH", 0, "FooBarForCausalLM", "image.reference"),
         (&[log!("context-too-long")], "MEM-DERIVED", 0, "2048", "`engine.context_length` to 2048"),
         (&[log!("port-in-use")], "PORT-USE", 0, "port", "serve.port"),
-        (&[log!("tool-parser")], "TOOL-PARSER", 0, "tool call parser", "engine.tool_parser"),
+        (&[log!("tool-parser")], "TOOL-PARSER", 0, "`nope`", "hermes"),
         (&[log!("no-such-path")], "MODEL-PATH", 0, "/models/does-not-exist", "model.path"),
         (&[log!("shard-missing")], "MODEL-SHARD", 0, "model-00002-of-00002", "model.path"),
         (&[log!("cuda-module-missing.rank0")], "IMAGE-MODULE", 0, "flashinfer", "image.reference"),
@@ -128,9 +129,9 @@ fn ends_speak_where_logs_do_not() {
 #[test]
 fn the_earliest_cause_counts_and_within_a_second_the_deeper_one() {
     let check = |lines: &[(u32, &str)], id: &str, failed: u32| {
-        let log = |number| -> String {
+        let log = |number| {
             let own = lines.iter().filter(|(owner, _)| *owner == number);
-            own.map(|(_, line)| format!("2026-11-30T15:02:{line}\n")).collect()
+            own.map(|(_, line)| format!("2026-11-30T15:02:{line}")).collect::<Vec<_>>().join("\n")
         };
         let diagnosis = diagnose(&[rank(0, &log(0), exited(1)), rank(1, &log(1), exited(1))]);
         assert_eq!((diagnosis.id, diagnosis.rank), (Some(id), Some(failed)), "{lines:?}");
@@ -181,6 +182,9 @@ fn long_lines_are_cut_around_what_matters() {
     let log = format!("{} CUDA out of memory. {}", "x".repeat(500), "y".repeat(500));
     let diagnosis = diagnose(&[rank(0, &log, exited(1))]);
     assert!(diagnosis.telling[0].text.starts_with("…CUDA out of memory. yyy"), "{diagnosis:?}");
+    let log = format!("(Worker pid=1) ERROR 11-30 13:09:55 [{}.py:9] KeyError: 'x'", "z".repeat(190));
+    let diagnosis = diagnose(&[rank(0, &log, exited(1))]);
+    assert_eq!(diagnosis.telling[0].text, "…KeyError: 'x'");
     check_telling(&diagnosis);
 }
 
@@ -202,12 +206,12 @@ proptest! {
     ) {
         // Arbitrary text, and lines of the catalogue put together and cut anywhere.
         let examples: Vec<&str> = signatures::all().flat_map(|row| row.examples).copied().collect();
-        let woven: String = pick
+        let woven: Vec<String> = pick
             .iter()
             .map(|(which, cut)| {
                 let line = examples[which % examples.len()];
                 let cut: String = line.chars().skip(cut % line.len()).collect();
-                format!("(Worker_TP1 pid=1) Traceback (most recent call last):\r…\u{1b}[31m{cut}\n")
+                format!("(Worker_TP1 pid=1) Traceback (most recent call last):\r…\u{1b}[31m{cut}")
             })
             .collect();
         let mut evidence: Vec<_> = (0..)
@@ -217,7 +221,7 @@ proptest! {
             })
             .collect();
         check_telling(&diagnose(&evidence));
-        evidence.push(rank(7, &woven, exited(1)));
+        evidence.push(rank(7, &woven.join("\n"), exited(1)));
         check_telling(&diagnose(&evidence));
     }
 }

@@ -58,6 +58,7 @@ const VARIABLES: &[Variable] = &[
     Variable { name: "VLLM_NO_USAGE_STATS", instead: OURS, value: |_, _| Some("1".to_owned()) },
 ];
 
+#[expect(clippy::unnecessary_wraps, reason = "one row of the table")]
 fn interface(members: &[Member], rank: usize) -> Option<String> {
     Some(members[rank].interface.clone())
 }

@@ -72,7 +72,7 @@ pub(super) async fn await_ready(
     let began = Instant::now();
     let mut moved = Instant::now();
     let mut reached: BTreeMap<usize, engine::milestones::StartStage> = BTreeMap::new();
-    let mut waiting = "port does not answer yet".to_owned();
+    let mut waiting = "nothing yet";
     let mut tick = tokio::time::interval(PACE);
     loop {
         tokio::select! {
@@ -88,7 +88,7 @@ pub(super) async fn await_ready(
                     // Stages are a partial order: a later line of an earlier stage says nothing new.
                     if milestone.stage >= *best {
                         *best = milestone.stage;
-                        waiting = milestone.stage.words().to_owned();
+                        waiting = milestone.stage.words();
                         let progress = Progress::Engine {
                             stage: milestone.stage.words().to_owned(),
                             figure: milestone.figure,

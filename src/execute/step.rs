@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Hosts, StepError, readiness, verify};
+use crate::cluster::facts::Image;
 use crate::container::{Rank, container_name, labels};
 use crate::event::{Events, Progress};
 use crate::host::{Host, NewContainer};
@@ -200,40 +201,29 @@ async fn start(
     rank: &Rank,
 ) -> Result<Done, StepError> {
     let name = container_name(deployment, rank.rank);
-    match node.container(&name).await? {
-        Some(there) => {
-            let same =
-                there.ours.is_some_and(|ours| ours.release == release && ours.spec == rank.spec.digest());
-            if !same {
-                return Err(StepError::Unexpected(format!(
-                    "a container named `{name}` is in the way; it was left alone"
-                )));
-            }
-            if there.state.running {
-                return Ok(changed(false));
-            }
+    if let Some(there) = node.container(&name).await? {
+        let same = there.ours.is_some_and(|ours| ours.release == release && ours.spec == rank.spec.digest());
+        if !same {
+            let why = format!("a container named `{name}` is in the way; it was left alone");
+            return Err(StepError::Unexpected(why));
         }
-        None => {
-            let kept = rank.spec.image.kept_as();
-            let images = node.images().await?;
-            if !images
-                .iter()
-                .any(|image| image.content == rank.spec.image && image.references.contains(&kept))
-            {
-                return Err(StepError::Unexpected(format!(
-                    "image {} is not on {} any more",
-                    rank.spec.image,
-                    node.node()
-                )));
-            }
-            node.create_container(&NewContainer {
-                labels: labels(deployment, release, rank),
-                name: name.clone(),
-                image: kept,
-                spec: rank.spec.clone(),
-            })
-            .await?;
+        if there.state.running {
+            return Ok(changed(false));
         }
+    } else {
+        let content = &rank.spec.image;
+        let kept = content.kept_as();
+        let is_kept = |image: &Image| &image.content == content && image.references.contains(&kept);
+        if !node.images().await?.iter().any(is_kept) {
+            return Err(StepError::Unexpected(format!("image {content} is not on {} any more", node.node())));
+        }
+        node.create_container(&NewContainer {
+            labels: labels(deployment, release, rank),
+            name: name.clone(),
+            image: kept,
+            spec: rank.spec.clone(),
+        })
+        .await?;
     }
     node.start_container(&name).await?;
     Ok(changed(true))

@@ -117,3 +117,65 @@ fn ends(
         wait,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::host::Host;
+
+    fn host() -> LocalHost {
+        LocalHost::new("here".parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_script_runs_to_its_end() {
+        let script = Script::new("test", "cat; echo \"$1\" >&2; exit 3", ["a  b"]).input("in");
+        let output = host().run(script).await.unwrap();
+        assert_eq!(
+            (output.code, &output.stdout[..], &output.stderr[..]),
+            (Some(3), &b"in"[..], &b"a  b\n"[..])
+        );
+        let output = host().run(Script::new("test", "kill -9 $$", [""; 0])).await.unwrap();
+        assert_eq!(output.code, None);
+    }
+
+    #[tokio::test]
+    async fn a_script_that_takes_too_long_is_given_up() {
+        let begun = Instant::now();
+        let script = Script::new("test", "exec sleep 30", [""; 0]).timeout(Duration::from_millis(200));
+        let error = host().run(script).await.unwrap_err();
+        assert!(matches!(error, HostError::Timeout { .. }), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn large_input_and_output_pass_each_other() {
+        let data = vec![b'x'; 3_000_000];
+        let output = host().run(Script::new("test", "cat", [""; 0]).input(data.clone())).await.unwrap();
+        assert!(output.stdout == data);
+        let output = host().run(Script::new("test", "exit 0", [""; 0]).input(data)).await.unwrap();
+        assert_eq!(output.code, Some(0), "input that nobody reads is no failure");
+    }
+
+    #[tokio::test]
+    async fn lines_come_while_a_script_runs() {
+        let text = "read -r line; printf '%s\\r50%%\\r\\n' \"$line\"; cat; echo end; echo why >&2; exit 1";
+        let mut running = host().start(Script::new("test", text, [""; 0]).input("0%\n")).await.unwrap();
+        assert_eq!(running.lines.recv().await.as_deref(), Some("0%"));
+        assert_eq!(running.lines.recv().await.as_deref(), Some("50%"));
+        assert!(!running.end.is_finished(), "its input is still open");
+        // Not wanted any more: its input closes, and it ends by itself.
+        drop(running.lines);
+        let output = running.end.await.unwrap().unwrap();
+        assert_eq!((output.code, &output.stderr[..]), (Some(1), &b"why\n"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_refused_port_is_no_answer() {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let error = host().http(port, "/health", None, Duration::from_secs(5)).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("no HTTP answer from port {port} of here: connection refused"));
+    }
+}

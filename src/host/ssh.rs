@@ -8,7 +8,8 @@
 //! **Nothing stays behind.** The master ends by itself [`IDLE`] after its last client, and this
 //! process holds one client connection (the lease) that asks nothing. However sparkctl ends, also
 //! by SIGKILL, the kernel closes the lease and the scripts' connections; scripts see the end of
-//! their standard input, and the master goes.
+//! their standard input, and the master goes. Only an empty folder of sockets is left then; the next
+//! connection sweeps it away.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -264,17 +265,40 @@ impl Child {
     }
 }
 
+/// What the private folders are called.
+const PREFIX: &str = "sparkctl-ssh-";
+
+/// Removes the folders of processes that were killed: those with no master left in them.
+fn sweep(parent: &Path) {
+    let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries(parent) {
+        let age =
+            entry.metadata().and_then(|data| data.modified()).map(|time| time.elapsed().unwrap_or_default());
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if !ours || age.is_ok_and(|age| age < LOGIN * 2) {
+            continue;
+        }
+        let connects = |path: &Path| std::os::unix::net::UnixStream::connect(path.join("master")).is_ok();
+        if !entries(&entry.path()).any(|inner| connects(&inner.path())) {
+            // Another user's folder cannot be looked into, nor removed.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// A folder that only this user may enter, with a path short enough for the sockets in it.
 fn private_folder() -> std::io::Result<TempDir> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let candidates = [runtime, Some(std::env::temp_dir()), Some(PathBuf::from("/tmp"))];
     let mut last = None;
     for parent in candidates.into_iter().flatten() {
-        if parent.as_os_str().len() + "/sparkctl-XXXXXX".len() > LONGEST_FOLDER || !parent.is_absolute() {
+        if parent.as_os_str().len() + PREFIX.len() + "/XXXXXX".len() > LONGEST_FOLDER || !parent.is_absolute()
+        {
             continue;
         }
+        sweep(&parent);
         // `tempfile` makes folders with mode 0700.
-        match tempfile::Builder::new().prefix("sparkctl-").tempdir_in(parent) {
+        match tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent) {
             Ok(folder) => return Ok(folder),
             Err(error) => last = Some(error),
         }

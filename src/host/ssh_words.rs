@@ -71,6 +71,12 @@ pub(super) fn forward(log: &str) -> Option<String> {
             "sshd forbids forwarding (`AllowTcpForwarding`, `AllowStreamLocalForwarding`, `DisableForwarding` in sshd_config): {why}"
         ));
     }
+    if why == "connect failed: open failed" {
+        // All that sshd says of a Unix socket, whatever the reason.
+        return Some(
+            "sshd did not connect us to the socket: it forbids forwarding (`AllowStreamLocalForwarding`, `DisableForwarding` in sshd_config), or nothing listens there".to_owned(),
+        );
+    }
     Some(why.strip_prefix("connect failed: ").unwrap_or(why).to_lowercase())
 }
 
@@ -118,5 +124,7 @@ mod tests {
         );
         let why = forward("x\nchannel 3: open failed: administratively prohibited: open failed\n").unwrap();
         assert!(why.starts_with("sshd forbids forwarding"), "{why}");
+        let why = forward("channel 3: open failed: connect failed: open failed\n").unwrap();
+        assert!(why.contains("AllowStreamLocalForwarding"), "{why}");
     }
 }

@@ -60,7 +60,12 @@ fn title(plan: &Plan) -> String {
 
 /// A line for what a stage does on each node; steps that are alike on all nodes share one.
 fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
-    let all = || stage.steps.iter().map(|step| step.node.as_str()).collect::<Vec<_>>().join(", ");
+    let all = || {
+        let mut nodes: Vec<_> = stage.steps.iter().map(|step| step.node.as_str()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.join(", ")
+    };
     match stage.kind {
         StageKind::Begin => vec![format!("record release {} on {}", plan.release.map_or(0, |n| n.0), all())],
         StageKind::Ready => vec!["all ranks run, the model is listed, one completion comes back".to_owned()],

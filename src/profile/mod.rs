@@ -353,7 +353,11 @@ impl TryFrom<u64> for FormatVersion {
     type Error = String;
 
     fn try_from(version: u64) -> Result<Self, String> {
-        if version == 1 { Ok(Self) } else { Err(format!("this sparkctl reads profiles of version 1, not {version}")) }
+        if version == 1 {
+            Ok(Self)
+        } else {
+            Err(format!("this sparkctl reads profiles of version 1, not {version}"))
+        }
     }
 }
 

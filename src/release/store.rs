@@ -18,7 +18,7 @@ pub async fn write(host: &dyn Host, release: &Release) -> Result<bool, HostError
         include_str!("write-release.sh"),
         [release.deployment.to_string(), folder(release.number)],
     );
-    let output = succeeded(host, "write the record of the release", host.run(script.input(json)).await?)?;
+    let output = succeeded(host, "write the record of the release", &host.run(script.input(json)).await?)?;
     Ok(output.trim() == "changed")
 }
 
@@ -35,7 +35,7 @@ pub async fn save_log(
         include_str!("save-log.sh"),
         [deployment.to_string(), folder(number), rank.to_string()],
     );
-    succeeded(host, "keep the log", host.run(script.input(log)).await?).map(drop)
+    succeeded(host, "keep the log", &host.run(script.input(log)).await?).map(drop)
 }
 
 /// The kept logs of a release on a node: rank and text.
@@ -46,7 +46,7 @@ pub async fn read_logs(
 ) -> Result<Vec<(u32, String)>, HostError> {
     let script =
         Script::new("read-logs", include_str!("read-logs.sh"), [deployment.to_string(), folder(number)]);
-    let text = succeeded(host, "read the kept logs", host.run(script).await?)?;
+    let text = succeeded(host, "read the kept logs", &host.run(script).await?)?;
     let mut logs: Vec<(u32, String)> = Vec::new();
     for line in text.lines() {
         let header = line.strip_prefix("== rank-").and_then(|rest| rest.strip_suffix(".log"));
@@ -63,7 +63,7 @@ pub async fn read_logs(
 }
 
 /// Standard output of a script that has to end well.
-fn succeeded(host: &dyn Host, what: &str, output: Output) -> Result<String, HostError> {
+fn succeeded(host: &dyn Host, what: &str, output: &Output) -> Result<String, HostError> {
     if output.code == Some(0) {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

@@ -39,7 +39,7 @@ impl Sink for Audit {
     fn take(&mut self, event: &Event) {
         match event {
             Event::Evidence { node, rank, log, .. } => {
-                self.keep(&format!("rank-{rank}-{node}.log"), log.as_bytes())
+                self.keep(&format!("rank-{rank}-{node}.log"), log.as_bytes());
             }
             Event::Facts { facts } => {
                 self.keep("facts.json", &serde_json::to_vec_pretty(facts).expect("facts are always JSON"));

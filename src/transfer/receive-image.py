@@ -64,14 +64,14 @@ threading.Thread(target=watch, daemon=True).start()
 try:
     listener = socket.create_server((address, 0))
 except OSError as error:
-    leave(1, f"cannot listen on {address}: {error.strerror}")
+    leave(1, f"cannot listen on {address}: {os.strerror(error.errno)}")
 print(f"port {listener.getsockname()[1]}", flush=True)
 connection = admit(listener)
 listener.close()
 try:
     load = subprocess.Popen(["docker", "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 except OSError as error:
-    leave(1, f"docker: {error.strerror}")
+    leave(1, f"docker: {os.strerror(error.errno)}")
 said = []
 reader = threading.Thread(target=lambda: said.append(load.stdout.read().decode(errors="replace")), daemon=True)
 reader.start()

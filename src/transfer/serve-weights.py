@@ -76,7 +76,7 @@ if shutil.which("rsync") is None:
 try:
     listener = socket.create_server((address, 0))
 except OSError as error:
-    leave(1, f"cannot listen on {address}: {error.strerror}")
+    leave(1, f"cannot listen on {address}: {os.strerror(error.errno)}")
 print(f"port {listener.getsockname()[1]}", flush=True)
 threading.Thread(target=watch, daemon=True).start()
 while True:

@@ -77,6 +77,13 @@ fn survives(text: &str) {
     }
 }
 
+#[test]
+fn places_stay_in_the_file() {
+    for text in ["? ", "a:", "a: [", "{", "a: \"", "- ", "a: |", "a: &x", "a: !x", "---", "a: b: c"] {
+        survives(text);
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_has_an_answer(text in any::<String>()) {

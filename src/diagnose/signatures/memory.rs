@@ -102,7 +102,7 @@ pub const SIGNATURES: &[Signature] = &[
         hint: "lower `engine.context_length`",
         reference: "vllm-project/vllm#3676",
         examples: &[
-            "ValueError: User-specified context_length (999) is greater than the derived context_length (20).",
+            "ValueError: User-specified context_length (999) is greater than the derived context length (20).",
         ],
     },
     Signature {

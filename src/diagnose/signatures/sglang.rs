@@ -1,4 +1,4 @@
-//! What only SGLang says.
+//! What only `SGLang` says.
 
 use super::Class::{Memory, Waiting};
 use super::Severity::Root;

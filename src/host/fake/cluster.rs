@@ -184,7 +184,19 @@ impl FakeCluster {
 
     /// Completes when the operator was killed by [`Fault::Die`].
     pub async fn died(&self) {
-        self.0.died.notified().await;
+        while !self.state().dead {
+            self.0.died.notified().await;
+        }
+    }
+
+    /// Whether the fault that was put ahead has not come yet.
+    pub fn fault_ahead(&self) -> bool {
+        self.state().scripted.is_some()
+    }
+
+    /// The machines as they are, to make another cluster of.
+    pub fn machines(&self) -> BTreeMap<NodeName, Machine> {
+        self.state().machines.clone()
     }
 
     /// Makes a node unreachable, or reachable again.

@@ -1,0 +1,37 @@
+//! Real vLLM on real Ray, over two nodes: TP=2 on the CPU, with a model that knows what it is asked.
+
+use crate::harness::{Operator, Rig, answers_rightly, chat};
+
+#[test]
+fn real_vllm_is_deployed_changed_and_rolled_back() {
+    let rig = Rig::clean();
+    rig.run(&["load", "spark1", "vllm"]);
+    let mut operator = Operator::with("rig-vllm");
+    operator
+        .deploy()
+        .ended(0)
+        .saying("verify")
+        .saying("chat, reasoning, tool call")
+        .saying("release 1 serves");
+    answers_rightly();
+    operator.run(&["status"]).ended(0).saying("release 1, serving").saying("Ray 2 of 2 nodes");
+
+    operator.edit("context_length: 2048", "context_length: 1024");
+    operator
+        .deploy()
+        .ended(0)
+        .saying("--max-model-len 2048 → --max-model-len 1024")
+        .saying("release 2 serves");
+    answers_rightly();
+
+    operator.run(&["rollback"]).ended(0).saying("release 1 serves");
+    answers_rightly();
+    assert!(rig.argv("spark1", "sparkctl-rig-vllm-0").contains(r#""--max-model-len","2048""#));
+
+    rig.on("spark2", "docker kill sparkctl-rig-vllm-1");
+    let said = operator.run(&["status"]).ended(8);
+    assert!(said.stdout.contains("DEGRADED: rank 1 (spark2) ended"), "{}", said.stdout);
+    operator.run(&["stop"]).ended(0);
+    assert!(chat("Hello!").is_err());
+    assert!(rig.containers("spark1").is_empty() && rig.containers("spark2").is_empty());
+}

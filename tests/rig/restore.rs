@@ -1,0 +1,145 @@
+//! Deploys that go wrong: the release before comes back, the cause is told, no log is lost.
+
+use std::time::Duration;
+
+use crate::harness::{Operator, Rig, answers_rightly, chat, eventually};
+
+#[test]
+fn a_failed_deploy_restores_the_release_before() {
+    let rig = Rig::clean();
+    let good = Operator::with("rig-stub");
+    good.deploy().ended(0);
+    // What the engine does, and what the user is told of it.
+    let cases = [
+        ("crash-at=load", "rank 0 on spark1 ended"),
+        ("worker-crash", "ended"),
+        ("oom", "137"),
+        ("hang", "nothing has moved for"),
+        ("wrong-model", "the endpoint lists"),
+        ("completions-hang", "nothing has moved for"),
+        ("wrong-answer", "the model answered"),
+        ("no-reasoning", "engine.reasoning_parser"),
+        ("no-tools", "engine.tool_parser"),
+    ];
+    for (release, (scenario, told)) in (2..).zip(cases) {
+        let mut bad = Operator::with("rig-stub");
+        bad.edit("stall: 15s", "stall: 6s").set_env("STUB_SCENARIO", scenario);
+        let said = bad.deploy().ended(4).saying(told).saying("restored: release 1 serves again, verified");
+        assert!(said.stderr.contains("cause:"), "{scenario}: no cause is told\n{}", said.stderr);
+        answers_rightly();
+        assert_eq!(
+            rig.inspect("spark1", "sparkctl-rig-stub-0", "{{index .Config.Labels \"sparkctl.release\"}}"),
+            "1"
+        );
+        // The log of the failed engine is with the operator and on the node.
+        let kept = rig.on(
+            "spark1",
+            &format!("cat /home/spark/.local/state/sparkctl/rig-stub/releases/{release:04}/rank-0.log"),
+        );
+        assert!(kept.contains("vLLM") || kept.contains("ray"), "{scenario}: {kept}");
+        bad.run(&["releases"]).ended(0).saying("failed");
+    }
+}
+
+#[test]
+fn a_first_deploy_that_fails_leaves_nothing_running() {
+    let rig = Rig::clean();
+    let mut operator = Operator::with("rig-stub");
+    operator.set_env("STUB_SCENARIO", "crash-at=kv");
+    operator.deploy().ended(5).saying("nothing ran before");
+    assert!(rig.containers("spark1").is_empty() && rig.containers("spark2").is_empty());
+    operator.run(&["logs", "--release", "1"]).ended(0).saying("Traceback");
+
+    let mut keep = Operator::with("rig-stub");
+    keep.set_env("STUB_SCENARIO", "crash-at=kv").edit("ready:", "on_failure: keep\nready:");
+    keep.deploy().ended(5).saying("on_failure: keep");
+    assert_eq!(rig.containers("spark1"), ["sparkctl-rig-stub-0 exited"]);
+}
+
+#[test]
+fn a_dead_worker_is_told() {
+    let rig = Rig::clean();
+    let operator = Operator::with("rig-stub");
+    operator.deploy().ended(0);
+    rig.on("spark2", "docker kill sparkctl-rig-stub-1");
+    let said = operator.run(&["status"]).ended(8);
+    assert!(
+        said.stdout.lines().next().unwrap_or_default().contains("DEGRADED: rank 1 (spark2) ended"),
+        "{}",
+        said.stdout
+    );
+    operator.deploy().ended(0).saying("release 2 serves");
+    answers_rightly();
+
+    // A node that cannot be asked is unknown, never down.
+    rig.run(&["kill", "spark2"]);
+    let said = operator.run(&["status"]);
+    assert!([Some(7), Some(8)].contains(&said.code), "{said:?}");
+    assert!(said.stdout.contains("unknown (cannot connect to spark2"), "{}", said.stdout);
+    operator.deploy().ended(7).saying("cannot connect to spark2").saying("nothing was changed");
+}
+
+/// Killed anywhere, the next deploy converges; the lock does not stay.
+#[test]
+fn a_killed_deploy_is_continued() {
+    let rig = Rig::clean();
+    let mut operator = Operator::with("rig-stub");
+    operator.deploy().ended(0);
+    operator.edit("context_length: 2048", "context_length: 1024");
+    for milliseconds in [300, 900, 1500, 2200, 3000, 4000] {
+        let mut run = operator.command(&["deploy", &operator.file()]).spawn().expect("sparkctl starts");
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        run.kill().expect("it can be killed");
+        run.wait().expect("it ends");
+        let mut last = None;
+        eventually("the lock is free", Duration::from_secs(20), || {
+            let said = operator.run(&["deploy", &operator.file()]);
+            let free = said.code != Some(6);
+            last = Some(said);
+            free
+        });
+        last.expect("it ran").ended(0);
+        answers_rightly();
+        operator.run(&["plan", "--exit-code", &operator.file()]).ended(0);
+        let other = if milliseconds == 900 { "1024" } else { "900" };
+        operator.edit(
+            if other == "900" { "context_length: 1024" } else { "context_length: 900" },
+            &format!("context_length: {other}"),
+        );
+        operator.deploy().ended(0);
+        operator.edit(&format!("context_length: {other}"), "context_length: 1024");
+    }
+    assert_eq!(rig.containers("spark1"), ["sparkctl-rig-stub-0 running"]);
+}
+
+#[test]
+fn two_operators_do_not_meet() {
+    let _rig = Rig::clean();
+    let mut first = Operator::with("rig-stub");
+    first.set_env("STUB_LOAD_SECONDS", "6");
+    let mut run = first.command(&["deploy", &first.file()]).spawn().expect("sparkctl starts");
+    std::thread::sleep(Duration::from_secs(3));
+    let second = Operator::with("rig-stub");
+    second.deploy().ended(6).saying("another operation holds the lock").saying("`deploy`");
+    assert!(run.wait().expect("it ends").success());
+    answers_rightly();
+}
+
+/// An interrupt in the middle brings the release before back, and says so.
+#[test]
+fn an_interrupt_restores() {
+    let _rig = Rig::clean();
+    let mut operator = Operator::with("rig-stub");
+    operator.deploy().ended(0);
+    operator.set_env("STUB_LOAD_SECONDS", "30");
+    let run = operator.command(&["deploy", &operator.file()]).spawn().expect("sparkctl starts");
+    eventually("the switch began", Duration::from_secs(30), || chat("Hello!").is_err());
+    std::thread::sleep(Duration::from_secs(1));
+    let pid = run.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+    let output = run.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("release 1 serves again, verified"), "{said}");
+    answers_rightly();
+}
