@@ -29,7 +29,7 @@ pub use seed::{SEED_IMAGE, SEED_MODEL, seed_content};
 use cluster::State;
 
 /// How often a log that is followed is looked at.
-const PACE: Duration = Duration::from_millis(100);
+const PACE: Duration = Duration::from_millis(500);
 
 /// A machine of a [`FakeCluster`], as a host.
 #[derive(Clone)]
@@ -50,22 +50,20 @@ impl FakeCluster {
         self.state().served(&node, port)
     }
 
-    /// The node boots: what ran has ended, and comes back where its restart policy says so.
-    pub fn reboot(&self, node: &NodeName) {
+    /// All nodes boot: what ran has ended, and comes back where its restart policy says so.
+    pub fn reboot(&self) {
         let mut state = self.state();
         let mut again = Vec::new();
-        for container in state.machine(node).containers.values_mut() {
-            if container.container.state.running {
+        for (node, machine) in &mut state.machines {
+            for container in machine.containers.values_mut().filter(|c| c.container.state.running) {
                 container.end(137);
                 if matches!(container.container.restart.as_str(), "always" | "unless-stopped") {
-                    again.push(container.container.name.clone());
+                    again.push((node.clone(), container.container.name.clone()));
                 }
             }
         }
-        // The others see it go before it is back.
-        state.settle();
-        for name in again {
-            state.start(node, &name);
+        for (node, name) in again {
+            state.start(&node, &name);
         }
     }
 }

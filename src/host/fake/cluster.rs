@@ -111,14 +111,14 @@ pub(super) struct State {
 }
 
 impl FakeCluster {
-    /// A cluster of these machines; engines take three seconds to load.
+    /// A cluster of these machines; engines take a second to load.
     pub fn new(machines: impl IntoIterator<Item = (NodeName, Machine)>) -> Self {
         let machines: BTreeMap<_, _> = machines.into_iter().collect();
         let state = State {
             reachable: machines.keys().map(|node| (node.clone(), watch::Sender::new(true))).collect(),
             machines,
             behaviours: BTreeMap::new(),
-            load_time: Duration::from_secs(3),
+            load_time: Duration::from_secs(1),
             locks: BTreeMap::new(),
             givers: BTreeMap::new(),
             takers: BTreeMap::new(),

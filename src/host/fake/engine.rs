@@ -36,17 +36,17 @@ impl State {
                 container.end(1);
             }
         }
-        let heads: Vec<_> = self.heads().map(|(node, c)| (node.clone(), c.container.name.clone())).collect();
-        for (node, name) in heads {
-            let whole = self.group(&node, &name).is_some();
+        let seen = self.heads().map(|(node, head)| (node, head, self.group(head).is_some()));
+        let turned = seen.filter(|(_, head, whole)| *whole != head.formed && !head.broken);
+        let turned: Vec<_> =
+            turned.map(|(node, head, whole)| (node.clone(), head.container.name.clone(), whole)).collect();
+        for (node, name, whole) in turned {
             let head = self.machine(&node).container(&name).expect("it was just seen");
-            match (whole, head.formed) {
-                (true, false) => {
-                    head.formed = true;
-                    head.say("INFO: Loading safetensors checkpoint shards: 100% Completed | 39/39");
-                }
-                (false, true) => head.broken = true,
-                _ => {}
+            if whole {
+                head.formed = true;
+                head.say("INFO: Loading safetensors checkpoint shards: 100% Completed | 39/39");
+            } else {
+                head.broken = true;
             }
         }
     }
@@ -63,26 +63,24 @@ impl State {
         })
     }
 
-    /// When the last rank of a head's group was started; `None` while not all of them run here and now.
-    fn group(&mut self, node: &NodeName, head: &str) -> Option<Instant> {
-        let head = self.machine(node).container(head)?.clone();
-        let ours = head.container.ours.as_ref()?;
-        let addresses = addresses(&head);
-        if addresses.is_empty() {
-            return head.started;
-        }
+    /// When the last rank of a head's group was started; `None` while not all of them run.
+    fn group(&self, head: &FakeContainer) -> Option<Instant> {
         let mut last = head.started?;
-        for (rank, address) in (0..).zip(&addresses) {
-            let (_, machine) = self.by_address(*address)?;
-            let member = machine.containers.values().find(|container| {
-                container.container.state.running
-                    && container.container.ours.as_ref().is_some_and(|of| {
-                        (&of.deployment, of.release, of.rank) == (&ours.deployment, ours.release, rank)
-                    })
-            })?;
-            last = last.max(member.started?);
+        for (rank, address) in (0..).zip(addresses(head)) {
+            last = last.max(self.member(head, rank, address)?.started?);
         }
         Some(last)
+    }
+
+    /// The running container of a rank of a head's group.
+    fn member(&self, head: &FakeContainer, rank: u32, address: Ipv4Addr) -> Option<&FakeContainer> {
+        let ours = head.container.ours.as_ref()?;
+        let (_, machine) = self.by_address(address)?;
+        machine.containers.values().filter(|c| c.container.state.running).find(|container| {
+            container.container.ours.as_ref().is_some_and(|of| {
+                (&of.deployment, of.release, of.rank) == (&ours.deployment, ours.release, rank)
+            })
+        })
     }
 
     /// Whether the weights of the group's machines are alike, and a model.
@@ -94,17 +92,18 @@ impl State {
         first.is_none_or(|first| first.is_some() && folders.all(|folder| folder == first))
     }
 
+    /// The head that has a port of a node for its endpoint.
+    fn listening(&self, node: &NodeName, port: u16) -> Option<&FakeContainer> {
+        let mut heads = self.heads().filter(|(at, _)| *at == node).map(|(_, head)| head);
+        heads.find(|head| head.flag("--port") == Some(&port.to_string()))
+    }
+
     /// What answers at a port of a node.
-    pub(super) fn served(&mut self, node: &NodeName, port: u16) -> Option<Served> {
-        let head = self
-            .heads()
-            .filter(|(at, _)| *at == node)
-            .map(|(_, container)| container)
-            .find(|container| container.flag("--port") == Some(&port.to_string()))?
-            .clone();
+    pub(super) fn served(&self, node: &NodeName, port: u16) -> Option<Served> {
+        let head = self.listening(node, port)?;
         let release = head.container.ours.as_ref()?.release.0;
         let behaviour = self.behaviours.get(&release).copied().unwrap_or(Behaviour::Healthy);
-        let whole_since = self.group(node, &head.container.name);
+        let whole_since = self.group(head);
         let loaded = whole_since.is_some_and(|since| since + self.load_time <= Instant::now());
         // A group that lost a rank goes on listing its model.
         if behaviour == Behaviour::NeverReady || !(loaded || head.broken) {
@@ -114,7 +113,7 @@ impl State {
             Behaviour::WrongModel => "another-model".to_owned(),
             _ => head.flag("--served-model-name")?.to_owned(),
         };
-        let completes = !head.broken && self.same_weights(&head);
+        let completes = !head.broken && self.same_weights(head);
         Some(Served { release, node: node.clone(), model, completes, behaviour })
     }
 
@@ -166,38 +165,29 @@ impl State {
     }
 
     /// Addresses of the ranks that a container's Ray cluster counts.
-    pub(super) fn ray_nodes(&mut self, node: &NodeName, container: &str) -> Option<Vec<Ipv4Addr>> {
-        let head = self.machine(node).container(container)?.clone();
-        let ours = head.container.ours.as_ref()?;
+    pub(super) fn ray_nodes(&self, node: &NodeName, container: &str) -> Option<Vec<Ipv4Addr>> {
+        let head = self.machines[node].containers.get(container)?;
         head.container.state.running.then_some(())?;
-        let runs = |(rank, address): &(u32, Ipv4Addr)| {
-            self.by_address(*address).is_some_and(|(_, machine)| {
-                machine.containers.values().any(|c| {
-                    c.container.state.running
-                        && c.container.ours.as_ref().is_some_and(|of| {
-                            (&of.deployment, of.release, of.rank) == (&ours.deployment, ours.release, *rank)
-                        })
-                })
-            })
-        };
-        Some((0..).zip(addresses(&head)).filter(runs).map(|(_, address)| address).collect())
+        let all = (0..).zip(addresses(head));
+        Some(
+            all.filter(|(rank, address)| self.member(head, *rank, *address).is_some())
+                .map(|(_, address)| address)
+                .collect(),
+        )
     }
 
     /// The endpoint's answer.
     pub(super) fn http(
-        &mut self,
+        &self,
         node: &NodeName,
         port: u16,
         path: &str,
         body: Option<&Value>,
     ) -> Result<HttpAnswer, HostError> {
-        let Some(served) = self.served(node, port) else {
+        let (Some(served), Some(head)) = (self.served(node, port), self.listening(node, port)) else {
             let why = "connection refused".to_owned();
             return Err(HostError::Http { node: node.clone(), port, why });
         };
-        let heads = self.heads().filter(|(at, _)| *at == node);
-        let head = heads.map(|(_, c)| c).find(|c| c.flag("--port") == Some(&port.to_string()));
-        let head = head.expect("it serves").clone();
         let answer = |status, body: Value| Ok(HttpAnswer { status, body: body.to_string().into_bytes() });
         let of_served_model = body.is_none_or(|body| body["model"] == served.model.as_str());
         match path {
@@ -214,7 +204,7 @@ impl State {
             "/v1/completions" => answer(200, json!({ "choices": [{ "text": " world" }] })),
             "/v1/chat/completions" => {
                 let body = body.unwrap_or(&Value::Null);
-                answer(200, chat(&head, body, served.behaviour == Behaviour::WrongAnswers))
+                answer(200, chat(head, body, served.behaviour == Behaviour::WrongAnswers))
             }
             _ => answer(404, json!({ "error": "Not Found" })),
         }

@@ -1,85 +1,25 @@
 //! Operations on machines in memory: what they leave behind, whatever state they begin from and
 //! wherever they are cut.
 
+#[path = "../desk/mod.rs"]
 mod desk;
+mod faults;
+mod refusals;
+mod states;
+mod status;
+
+use std::time::Duration;
 
 use desk::{Command, Desk, changed};
 use sparkctl::event::{Event, RunOutcome};
 use sparkctl::execute::Cancel;
 use sparkctl::host::fake::{Behaviour, Fault, Moment};
 use sparkctl::operation::Target;
+use sparkctl::plan::StageKind;
 use sparkctl::release::{Outcome, ReleaseNumber};
 
 const FIRST: ReleaseNumber = ReleaseNumber(1);
 const SECOND: ReleaseNumber = ReleaseNumber(2);
-
-/// Runs `command` once for every effect of it and every fault there; afterwards a deploy converges.
-async fn sweep(name: &str, desk: &Desk, command: Command) {
-    let mut runs = 0;
-    for fault in [Fault::Fail, Fault::Disconnect, Fault::Die] {
-        for moment in [Moment::Before, Moment::After] {
-            for number in 1.. {
-                let desk = desk.copy();
-                desk.cluster.fault_at(number, fault, moment);
-                let run = desk.run(command).await;
-                if desk.cluster.fault_ahead() {
-                    desk.hold_to_account(&run);
-                    break;
-                }
-                let effects = desk.cluster.effects();
-                let at = format!("{name}: {fault:?} {moment:?} {:?}", effects.get(number - 1));
-                println!("{at}: {:?}", run.outcome);
-                runs += 1;
-                assert!(number < 500, "{at}: no end of it");
-                assert_eq!(run.outcome.is_none(), fault == Fault::Die, "{at}");
-                assert!(!desk.cluster.locked(), "{at}: a lock stays behind");
-                desk.cluster.heal();
-                desk.hold_to_account(&run);
-
-                let again = desk.run(Command::Deploy).await;
-                println!("  then {:?}", again.outcome);
-                desk.hold_to_account(&again);
-                assert!(
-                    matches!(
-                        again.outcome,
-                        Some(RunOutcome::Deployed { .. } | RunOutcome::NothingToDo { .. })
-                    ),
-                    "{at}: the next deploy ended with {:?}",
-                    again.outcome
-                );
-                assert!(desk.plan().await.plan.is_empty(), "{at}: there is still something to do");
-            }
-        }
-    }
-    println!("{name}: {runs} runs with a fault");
-    assert!(runs > 50, "{name}: only {runs} runs");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fault_at_every_effect_of_a_first_deploy() {
-    sweep("first deploy", &Desk::seed(), Command::Deploy).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fault_at_every_effect_of_a_change() {
-    let desk = Desk::seed();
-    desk.deployed().await;
-    sweep("change", &desk.with(changed(&desk.profile)), Command::Deploy).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fault_at_every_effect_of_a_rollback() {
-    let desk = Desk::seed();
-    desk.deployed().await.with(changed(&desk.profile)).deployed().await;
-    sweep("rollback", &desk, Command::Rollback(Target::Before)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fault_at_every_effect_of_a_stop() {
-    let desk = Desk::seed();
-    desk.deployed().await;
-    sweep("stop", &desk, Command::Stop).await;
-}
 
 /// A deploy over release 1 of an engine that behaves badly.
 async fn bad_change(behaviour: Behaviour) -> (Desk, desk::Run) {
@@ -105,11 +45,15 @@ async fn a_release_that_does_not_serve_rightly_gives_way_to_the_one_before() {
         let restored = matches!(run.outcome, Some(RunOutcome::Restored { failed: SECOND, release: FIRST }));
         assert!(restored, "{behaviour:?}: {:?}", run.outcome);
         assert_eq!(run.outcome.as_ref().unwrap().exit() as u8, 4);
-        let told = run.events.iter().find_map(|event| match event {
-            Event::Failed { failure } => Some(failure.chain.join(": ")),
+        let failure = run.events.iter().find_map(|event| match event {
+            Event::Failed { failure } => Some(failure),
             _ => None,
         });
-        assert!(told.as_ref().is_some_and(|told| told.contains(words)), "{behaviour:?}: {told:?}");
+        let told = failure.unwrap().chain.join(": ");
+        assert!(told.contains(words), "{behaviour:?}: {told}");
+        let node = failure.unwrap().node.as_ref().unwrap().as_str();
+        let guilty = if behaviour == Behaviour::CrashAtStart(1) { "spark2" } else { "spark1" };
+        assert_eq!(node, guilty, "{behaviour:?}: {told}");
         let outcomes = desk.recorded(SECOND).await;
         assert!(outcomes.iter().all(|o| matches!(o, Some(Outcome::Failed(_)))), "{outcomes:?}");
         assert_eq!(desk.recorded(FIRST).await, vec![Some(Outcome::Deployed); 2]);
@@ -142,45 +86,70 @@ async fn where_it_is_to_be_kept_a_failed_release_stays_to_be_looked_at() {
     assert_eq!(desk.running(), 2);
 }
 
-/// The operator is killed while nothing serves, and what is deployed next fails as well.
-#[tokio::test(start_paused = true)]
-async fn what_served_before_a_killed_deploy_comes_back() {
-    let desk = Desk::seed();
-    desk.deployed().await;
-    let desk = desk.with(changed(&desk.profile));
-    let effects = desk.cluster.effects().len();
+/// The number of the first effect of a deploy whose name begins so, counted from 1.
+async fn number_of(desk: &Desk, effect: &str) -> usize {
     let probe = desk.copy();
     probe.run(Command::Deploy).await;
-    let creation = probe.cluster.effects().iter().position(|e| e.name.starts_with("create-container"));
-    let desk = desk.copy();
-    assert!(effects > 0);
-    desk.cluster.fault_at(creation.unwrap() + 1, Fault::Die, Moment::Before);
+    probe.cluster.effects().iter().position(|e| e.name.starts_with(effect)).unwrap() + 1
+}
+
+/// The operator is killed in a deploy, before the first effect whose name begins so.
+async fn kill_at(desk: &Desk, effect: &str) {
+    desk.cluster.fault_at(number_of(desk, effect).await, Fault::Die, Moment::Before);
     let run = desk.run(Command::Deploy).await;
-    assert!(run.outcome.is_none());
-    assert_eq!(desk.running(), 0);
+    assert!(run.outcome.is_none(), "{:?}", run.outcome);
+    desk.hold_to_account(&run);
     desk.cluster.heal();
+}
+
+/// A cluster whose operator was killed in a change, while nothing served.
+async fn killed_change() -> Desk {
+    let desk = Desk::seed();
+    let desk = desk.deployed().await.with(changed(&desk.profile));
+    kill_at(&desk, "create-container").await;
+    assert_eq!(desk.running(), 0);
+    desk
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_served_before_a_killed_deploy_comes_back_when_the_next_one_fails() {
+    let desk = killed_change().await;
     desk.cluster.behave(3, Behaviour::CrashAtStart(0));
     let run = desk.run(Command::Deploy).await;
     desk.hold_to_account(&run);
     assert!(matches!(run.outcome, Some(RunOutcome::Restored { release: FIRST, .. })), "{:?}", run.outcome);
 }
 
-/// The same, and the operator asks for the release before.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_after_a_killed_deploy_brings_back_what_served() {
-    let desk = Desk::seed();
-    desk.deployed().await;
-    let changed = desk.with(changed(&desk.profile));
-    let probe = changed.copy();
-    probe.run(Command::Deploy).await;
-    let creation = probe.cluster.effects().iter().position(|e| e.name.starts_with("create-container"));
-    let killed = changed.copy();
-    killed.cluster.fault_at(creation.unwrap() + 1, Fault::Die, Moment::Before);
-    killed.run(Command::Deploy).await;
-    killed.cluster.heal();
-    let run = killed.run(Command::Rollback(Target::Before)).await;
-    killed.hold_to_account(&run);
+    let desk = killed_change().await;
+    let run = desk.run(Command::Rollback(Target::Before)).await;
+    desk.hold_to_account(&run);
     assert!(matches!(run.outcome, Some(RunOutcome::Deployed { release: FIRST, .. })), "{:?}", run.outcome);
+}
+
+/// Nothing was asked of the release that went on serving, so nothing is claimed of it but that.
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_fails_at_once_is_no_restore() {
+    let desk = Desk::seed();
+    let desk = desk.deployed().await.with(changed(&desk.profile));
+    let number = number_of(&desk, "set-restart").await;
+    desk.cluster.fault_at(number, Fault::Fail, Moment::Before);
+    let run = desk.run(Command::Deploy).await;
+    desk.hold_to_account(&run);
+    assert!(
+        !matches!(run.outcome, Some(RunOutcome::Restored { .. })) || asked_again(&run),
+        "{:?}",
+        run.outcome
+    );
+}
+
+/// Whether the endpoint was verified after a failure.
+fn asked_again(run: &desk::Run) -> bool {
+    let failed = run.events.iter().position(|event| matches!(event, Event::Failed { .. }));
+    run.events[failed.unwrap_or_default()..]
+        .iter()
+        .any(|event| matches!(event, Event::StageDone { stage: StageKind::Verify, .. }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -198,12 +167,16 @@ async fn what_was_stopped_on_purpose_stays_stopped() {
 async fn a_deploy_comes_back_after_a_reboot_and_a_killed_one_does_not() {
     let desk = Desk::seed();
     desk.deployed().await;
-    for node in desk.cluster.nodes() {
-        desk.cluster.reboot(&node);
-    }
+    let killed = Desk::seed();
+    desk.cluster.reboot();
     assert_eq!(desk.running(), 2);
-    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(desk.serves(FIRST));
+
+    kill_at(&killed, "http /v1/chat/completions").await;
+    assert_eq!(killed.running(), 2);
+    killed.cluster.reboot();
+    assert_eq!(killed.running(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,14 +190,10 @@ async fn one_operation_at_a_time() {
 
 /// The wish to end comes while a call never completes.
 async fn interrupted_at(desk: &Desk, effect: &str) -> desk::Run {
-    let probe = desk.copy();
-    probe.run(Command::Deploy).await;
-    let at = probe.cluster.effects().iter().position(|e| e.name.starts_with(effect)).unwrap() + 1;
-    desk.cluster.forget_effects();
-    desk.cluster.fault_at(at, Fault::Hang, Moment::Before);
+    desk.cluster.fault_at(number_of(desk, effect).await, Fault::Hang, Moment::Before);
     let (switch, cancel) = Cancel::new();
     let wish = async {
-        tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+        tokio::time::sleep(Duration::from_secs(120)).await;
         switch.send(true).unwrap();
         std::future::pending::<()>().await;
     };
@@ -234,6 +203,15 @@ async fn interrupted_at(desk: &Desk, effect: &str) -> desk::Run {
     };
     desk.hold_to_account(&run);
     run
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupt_while_a_node_does_not_answer_ends_at_once() {
+    for effect in ["lock", "gather", "containers"] {
+        let run = interrupted_at(&Desk::seed(), effect).await;
+        let Some(RunOutcome::Interrupted { state }) = &run.outcome else { panic!("{:?}", run.outcome) };
+        assert_eq!(state, "nothing was changed");
+    }
 }
 
 #[tokio::test(start_paused = true)]
