@@ -106,7 +106,16 @@ impl Operation<'_> {
         self.finish(outcome).await
     }
 
+    /// Lock and look, unless the wish to end comes first.
     async fn begin(&self, command: &str) -> Result<(Lock, Vec<NodeFacts>), RunOutcome> {
+        tokio::select! {
+            biased;
+            () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
+            begun = self.lock_and_look(command) => begun,
+        }
+    }
+
+    async fn lock_and_look(&self, command: &str) -> Result<(Lock, Vec<NodeFacts>), RunOutcome> {
         let head = &self.hosts[&self.profile.head().name];
         let holder = format!("{}, `{command}`, since {:.0}", self.operator.who, self.operator.now);
         let lock = lock::acquire(head.as_ref(), &self.profile.name, &holder).await;
@@ -203,6 +212,9 @@ impl Operation<'_> {
             RunOutcome::Restored { release, .. } if interrupted => {
                 RunOutcome::Interrupted { state: format!("release {release} serves again, verified") }
             }
+            RunOutcome::Unchanged { serving: Some(release) } if interrupted => {
+                RunOutcome::Interrupted { state: format!("release {release} still serves") }
+            }
             RunOutcome::Down { why, .. } if interrupted => {
                 RunOutcome::Interrupted { state: format!("nothing serves: {why}") }
             }
@@ -262,6 +274,10 @@ impl Operation<'_> {
         };
         for finding in planned.warnings {
             self.events.tell(Event::Warning { finding }).await;
+        }
+        if planned.plan.is_empty() {
+            // It never ended: nothing was done to it, and nothing is claimed of it beyond that.
+            return RunOutcome::Unchanged { serving: Some(target.number) };
         }
         // A second interrupt ends the program; the first one led here and must not end the restore.
         let (_never, cancel) = Cancel::new();

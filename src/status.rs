@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::cluster::facts::{ContainerState, Gpu, NodeFacts};
 use crate::cluster::gather;
 use crate::container::container_name;
+use crate::error::Exit;
 use crate::execute::{Hosts, readiness};
 use crate::host::{Host, HostError, Script};
 use crate::plan::{Endpoint, planner};
@@ -98,6 +99,15 @@ impl Status {
     /// Whether everything is as it should be.
     pub fn is_well(&self) -> bool {
         self.health == Health::Serving && self.problems.is_empty()
+    }
+
+    /// The exit status that tells this.
+    pub fn exit(&self) -> Exit {
+        match self.health {
+            Health::Serving if self.is_well() => Exit::Done,
+            Health::Unknown => Exit::Unreachable,
+            _ => Exit::Unhealthy,
+        }
     }
 }
 

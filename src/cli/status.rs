@@ -7,7 +7,7 @@ use super::{Global, Output, known, print, session};
 use crate::error::{CommandError, Exit};
 use crate::operation::chain;
 use crate::report;
-use crate::status::{Health, ask};
+use crate::status::ask;
 
 /// What runs, rank by rank, read from the nodes now: container, Ray membership, endpoint, memory.
 #[derive(Debug, Args)]
@@ -28,9 +28,5 @@ pub async fn run(args: StatusArgs, global: &Global) -> Result<Exit, CommandError
         Output::Json => print(&format!("{}\n", report::json::document(&status))),
         Output::Text => print(&report::status::status(&status, Timestamp::now())),
     }
-    Ok(match status.health {
-        Health::Serving if status.is_well() => Exit::Done,
-        Health::Unknown => Exit::Unreachable,
-        _ => Exit::Unhealthy,
-    })
+    Ok(status.exit())
 }

@@ -6,6 +6,8 @@
 
 pub mod env;
 pub mod milestones;
+#[cfg(test)]
+mod tests;
 mod vllm;
 
 use std::net::Ipv4Addr;

@@ -7,10 +7,10 @@ pub mod verify;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::event::{Event, Events};
 use crate::host::{Host, HostError};
@@ -64,6 +64,19 @@ pub enum StepError {
     Cancelled,
 }
 
+impl StepError {
+    /// The node that failed, where the error knows it: a step may look at others than its own.
+    fn node(&self) -> Option<&NodeName> {
+        match self {
+            Self::Host(error) => Some(error.node()),
+            Self::NotReady(
+                readiness::NotReady::Ended { node, .. } | readiness::NotReady::Gone { node, .. },
+            ) => Some(node),
+            _ => None,
+        }
+    }
+}
+
 /// A step that failed, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("{stage} failed on {node}")]
@@ -88,7 +101,10 @@ pub async fn execute(
         let steps = stage.steps.iter().map(|step| {
             let clock = &clock;
             async move {
-                let failed = |source| ExecuteError { stage: stage.kind, node: step.node.clone(), source };
+                let failed = |source: StepError| {
+                    let node = source.node().unwrap_or(&step.node).clone();
+                    ExecuteError { stage: stage.kind, node, source }
+                };
                 let act = step::act(step, stage.kind, hosts, clock, events);
                 let done = tokio::select! {
                     biased;

@@ -5,10 +5,11 @@
 //! profile's `ready.stall`: the silent hang is what people lose their nights over.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::{Hosts, StepError};
 use crate::engine;

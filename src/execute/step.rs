@@ -1,7 +1,9 @@
 //! One match over [`Action`]: the only place that acts. Every act says whether it changed anything,
 //! and does nothing where the node is already so.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Hosts, StepError, readiness, verify};
 use crate::cluster::facts::Image;

@@ -7,6 +7,7 @@
 pub mod command;
 mod connect;
 mod docker;
+pub mod fake;
 mod http;
 mod local;
 mod process;
@@ -26,6 +27,7 @@ use crate::container::ContainerSpec;
 use crate::profile::NodeName;
 
 pub use connect::connect;
+pub use fake::{FakeCluster, FakeHost};
 pub use local::LocalHost;
 pub use ssh::{SshHost, SshOptions};
 
@@ -195,6 +197,19 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// The node that it is about.
+    pub fn node(&self) -> &NodeName {
+        match self {
+            Self::Connect { node, .. }
+            | Self::Lost { node, .. }
+            | Self::DockerAbsent { node, .. }
+            | Self::Docker { node, .. }
+            | Self::Timeout { node, .. }
+            | Self::Http { node, .. }
+            | Self::Failed { node, .. } => node,
+        }
+    }
+
     /// What to do about it, where there is something to say beyond the message.
     pub fn hint(&self) -> Option<String> {
         match self {

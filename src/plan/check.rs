@@ -271,6 +271,10 @@ fn same_machine(facts: &[NodeFacts], findings: &mut Vec<Finding>) {
 /// What can be told of an image on the nodes that will run it.
 pub(super) fn image_architecture(content: &ImageContent, facts: &[NodeFacts]) -> Vec<Finding> {
     let Some(image) = facts.iter().find_map(|facts| facts.image(content)) else { return Vec::new() };
+    // Nodes that differ are told of as such: no image would do.
+    if facts.iter().any(|node| node.system.architecture != facts[0].system.architecture) {
+        return Vec::new();
+    }
     let as_docker_says = |uname: &str| match uname {
         "x86_64" => "amd64".to_owned(),
         "aarch64" => "arm64".to_owned(),

@@ -119,10 +119,12 @@ pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
     }
 }
 
-/// The release to go back to from the one that runs (or ran last): the newest that was deployed before it.
+/// The release to go back to from the one that runs: the newest that was deployed before it. Where
+/// nothing runs, from the newest there is, also one that never served: what a deploy that was killed
+/// or that failed has left is not what to go back past.
 pub fn release_before(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<Release> {
-    let current =
-        running(deployment, facts).or_else(|| newest(facts, |_| true).map(|release| release.number))?;
+    let last = || facts.iter().flat_map(|facts| &facts.releases).map(|release| release.number).max();
+    let current = running(deployment, facts).or_else(last)?;
     newest(facts, |release| release.number < current)
 }
 

@@ -31,6 +31,8 @@ pub fn text(plan: &Plan, verbose: bool) -> String {
     if let (true, Some(seconds), Some(running)) = (plan.interrupts(), plan.last_start_seconds, plan.running) {
         let about = people(Duration::from_secs_f64(seconds));
         let _ = writeln!(out, "\n  Outage about {about} (the start of release {running} took that long).");
+    } else if plan.release.is_none() {
+        out.push_str("\n  Nothing serves afterwards, until the next deploy or rollback.\n");
     } else if plan.interrupts() && plan.running.is_some() {
         out.push_str("\n  There is an outage from stop to ready, as long as the engine's start takes.\n");
     }

@@ -1,0 +1,247 @@
+//! The small life of the containers: started ones run; the head of a group forms it once all of its
+//! ranks run, loads, and then answers; a group that loses a rank is broken until it starts anew.
+//!
+//! What a group is stands in the head's own command line, as a real engine would read it.
+
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::cluster::{Behaviour, State};
+use super::machine::{FakeContainer, now};
+use crate::host::{HostError, HttpAnswer};
+use crate::profile::NodeName;
+
+/// What the head of a group is at the moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    pub release: u32,
+    /// Where the head runs.
+    pub node: NodeName,
+    /// The name that the endpoint lists.
+    pub model: String,
+    /// Whether it completes requests, and not only lists the model.
+    pub completes: bool,
+    pub behaviour: Behaviour,
+}
+
+impl State {
+    /// Brings the containers up to the present.
+    pub(super) fn settle(&mut self) {
+        let present = Instant::now();
+        for container in self.machines.values_mut().flat_map(|m| m.containers.values_mut()) {
+            if container.ends.is_some_and(|end| end <= present) {
+                container.say("RuntimeError: Engine core initialization failed.");
+                container.end(1);
+            }
+        }
+        let seen = self.heads().map(|(node, head)| (node, head, self.group(head).is_some()));
+        let turned = seen.filter(|(_, head, whole)| *whole != head.formed && !head.broken);
+        let turned: Vec<_> =
+            turned.map(|(node, head, whole)| (node.clone(), head.container.name.clone(), whole)).collect();
+        for (node, name, whole) in turned {
+            let head = self.machine(&node).container(&name).expect("it was just seen");
+            if whole {
+                head.formed = true;
+                head.say("INFO: Loading safetensors checkpoint shards: 100% Completed | 39/39");
+            } else {
+                head.broken = true;
+            }
+        }
+    }
+
+    /// The running heads of all groups.
+    fn heads(&self) -> impl Iterator<Item = (&NodeName, &FakeContainer)> {
+        self.machines.iter().flat_map(|(node, machine)| {
+            machine
+                .containers
+                .values()
+                .filter(|c| c.container.state.running)
+                .filter(|c| c.container.ours.as_ref().is_some_and(|ours| ours.rank == 0))
+                .map(move |container| (node, container))
+        })
+    }
+
+    /// When the last rank of a head's group was started; `None` while not all of them run.
+    fn group(&self, head: &FakeContainer) -> Option<Instant> {
+        let mut last = head.started?;
+        for (rank, address) in (0..).zip(addresses(head)) {
+            last = last.max(self.member(head, rank, address)?.started?);
+        }
+        Some(last)
+    }
+
+    /// The running container of a rank of a head's group.
+    fn member(&self, head: &FakeContainer, rank: u32, address: Ipv4Addr) -> Option<&FakeContainer> {
+        let ours = head.container.ours.as_ref()?;
+        let (_, machine) = self.by_address(address)?;
+        machine.containers.values().filter(|c| c.container.state.running).find(|container| {
+            container.container.ours.as_ref().is_some_and(|of| {
+                (&of.deployment, of.release, of.rank) == (&ours.deployment, ours.release, rank)
+            })
+        })
+    }
+
+    /// Whether the weights of the group's machines are alike, and a model.
+    fn same_weights(&self, head: &FakeContainer) -> bool {
+        let Some(path) = model_path(head) else { return false };
+        let machines = addresses(head).into_iter().filter_map(|address| self.by_address(address));
+        let mut folders = machines.map(|(_, machine)| machine.folders.get(path).map(|folder| &folder.files));
+        let first = folders.next();
+        first.is_none_or(|first| first.is_some() && folders.all(|folder| folder == first))
+    }
+
+    /// The head that has a port of a node for its endpoint.
+    fn listening(&self, node: &NodeName, port: u16) -> Option<&FakeContainer> {
+        let mut heads = self.heads().filter(|(at, _)| *at == node).map(|(_, head)| head);
+        heads.find(|head| head.flag("--port") == Some(&port.to_string()))
+    }
+
+    /// What answers at a port of a node.
+    pub(super) fn served(&self, node: &NodeName, port: u16) -> Option<Served> {
+        let head = self.listening(node, port)?;
+        let release = head.container.ours.as_ref()?.release.0;
+        let behaviour = self.behaviours.get(&release).copied().unwrap_or(Behaviour::Healthy);
+        let whole_since = self.group(head);
+        let loaded = whole_since.is_some_and(|since| since + self.load_time <= Instant::now());
+        // A group that lost a rank goes on listing its model.
+        if behaviour == Behaviour::NeverReady || !(loaded || head.broken) {
+            return None;
+        }
+        let model = match behaviour {
+            Behaviour::WrongModel => "another-model".to_owned(),
+            _ => head.flag("--served-model-name")?.to_owned(),
+        };
+        let completes = !head.broken && self.same_weights(head);
+        Some(Served { release, node: node.clone(), model, completes, behaviour })
+    }
+
+    /// Starts a container, whose engine may end soon; notes when a GPU has two of them.
+    pub(super) fn start(&mut self, node: &NodeName, name: &str) {
+        let behaviours = self.behaviours.clone();
+        let machine = self.machine(node);
+        let Some(container) = machine.container(name) else { return };
+        if container.container.state.running {
+            return;
+        }
+        let state = &mut container.container.state;
+        state.running = true;
+        "running".clone_into(&mut state.status);
+        (state.started, state.finished) = (Some(now()), None);
+        container.started = Some(Instant::now());
+        let path = model_path(container).map(str::to_owned);
+        let ours = container.container.ours.clone();
+        let behaviour = ours.as_ref().and_then(|ours| behaviours.get(&ours.release.0));
+        container.say("INFO: starting");
+        let crashes = behaviour.is_some_and(|b| ours.is_some_and(|o| *b == Behaviour::CrashAtStart(o.rank)));
+        let lacks = path.as_ref().is_some_and(|path| !machine.folders.contains_key(path));
+        let container = machine.container(name).expect("it is there");
+        if crashes || lacks {
+            container.say("ValueError: this engine was told to fail");
+            container.ends = Some(Instant::now());
+        }
+        let on_gpu: Vec<_> = machine
+            .containers
+            .values()
+            .filter(|c| c.container.gpus && c.container.state.running)
+            .map(|c| c.container.name.clone())
+            .collect();
+        if on_gpu.len() > 1 {
+            self.violations.push(format!("{node}: {} run on one GPU", on_gpu.join(" and ")));
+        }
+    }
+
+    /// Ports that the machine's running heads listen on.
+    pub(super) fn ports(&self, node: &NodeName) -> Vec<u16> {
+        let heads = self.heads().filter(|(at, _)| *at == node).map(|(_, container)| container);
+        heads
+            .flat_map(|head| {
+                let ray = head.spec.iter().flat_map(|spec| &spec.argv);
+                let ray = ray.filter_map(|argument| argument.strip_prefix("--port=")?.parse().ok());
+                ray.chain(head.flag("--port").and_then(|port| port.parse().ok())).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    /// Addresses of the ranks that a container's Ray cluster counts.
+    pub(super) fn ray_nodes(&self, node: &NodeName, container: &str) -> Option<Vec<Ipv4Addr>> {
+        let head = self.machines[node].containers.get(container)?;
+        head.container.state.running.then_some(())?;
+        let all = (0..).zip(addresses(head));
+        Some(
+            all.filter(|(rank, address)| self.member(head, *rank, *address).is_some())
+                .map(|(_, address)| address)
+                .collect(),
+        )
+    }
+
+    /// The endpoint's answer.
+    pub(super) fn http(
+        &self,
+        node: &NodeName,
+        port: u16,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<HttpAnswer, HostError> {
+        let (Some(served), Some(head)) = (self.served(node, port), self.listening(node, port)) else {
+            let why = "connection refused".to_owned();
+            return Err(HostError::Http { node: node.clone(), port, why });
+        };
+        let answer = |status, body: Value| Ok(HttpAnswer { status, body: body.to_string().into_bytes() });
+        let of_served_model = body.is_none_or(|body| body["model"] == served.model.as_str());
+        match path {
+            "/v1/models" => {
+                let length = head.flag("--max-model-len").and_then(|length| length.parse::<u64>().ok());
+                answer(200, json!({ "data": [{ "id": served.model, "max_model_len": length }] }))
+            }
+            "/metrics" => {
+                let text = "vllm:num_requests_running{engine=\"0\"} 1.0\nvllm:num_requests_waiting 0.0\n";
+                Ok(HttpAnswer { status: 200, body: text.as_bytes().to_vec() })
+            }
+            _ if !served.completes => answer(500, json!({ "error": "EngineDeadError" })),
+            _ if !of_served_model => answer(404, json!({ "error": "The model does not exist." })),
+            "/v1/completions" => answer(200, json!({ "choices": [{ "text": " world" }] })),
+            "/v1/chat/completions" => {
+                let body = body.unwrap_or(&Value::Null);
+                answer(200, chat(head, body, served.behaviour == Behaviour::WrongAnswers))
+            }
+            _ => answer(404, json!({ "error": "Not Found" })),
+        }
+    }
+}
+
+/// What the model says, and how the engine's parsers cut it.
+fn chat(head: &FakeContainer, body: &Value, wrongly: bool) -> Value {
+    let asked = body["messages"][0]["content"].as_str().unwrap_or_default();
+    let (thought, said) = match asked {
+        _ if wrongly => ("Hm.", "!!!!!!"),
+        _ if asked.contains("17 + 25") => ("17 and 25 make 42.", "\n\n42"),
+        _ if asked.contains("capital of France") => ("They ask for Paris.", "\n\nParis"),
+        _ => ("I do not know.", "I do not know."),
+    };
+    if body["tools"].is_array() && !wrongly && head.flag("--tool-call-parser").is_some() {
+        let call = json!({ "name": "get_weather", "arguments": "{\"city\": \"Paris\"}" });
+        let message = json!({ "content": null, "tool_calls": [{ "type": "function", "function": call }] });
+        return json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] });
+    }
+    let message = if head.flag("--reasoning-parser").is_some() {
+        json!({ "content": said, "reasoning": thought })
+    } else {
+        json!({ "content": format!("<think>{thought}</think>{said}") })
+    };
+    json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })
+}
+
+/// The addresses of all ranks, head first, as the head was told them; none for a single node.
+fn addresses(head: &FakeContainer) -> Vec<Ipv4Addr> {
+    let argv = head.spec.iter().flat_map(|spec| &spec.argv);
+    let lists = argv.map(|argument| argument.split(',').map(str::parse).collect::<Result<Vec<_>, _>>());
+    lists.flatten().find(|list| list.len() > 1).unwrap_or_default()
+}
+
+/// The folder on the node that the container has the model from.
+fn model_path(container: &FakeContainer) -> Option<&str> {
+    let mounts = container.spec.iter().flat_map(|spec| &spec.mounts);
+    mounts.filter(|mount| mount.source.starts_with('/')).map(|mount| mount.source.as_str()).next()
+}

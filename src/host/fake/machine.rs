@@ -1,0 +1,220 @@
+//! A machine in memory: what a node has and what lies on it, all of it open to tests.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use crate::cluster::facts::{
+    Container, ContainerState, Disk, Docker, Gpu, Image, ImageStore, Interface, Listener, ModelFolder, Ours,
+    System,
+};
+use crate::container::{
+    self, ContainerSpec, ImageContent, LABEL_DEPLOYMENT, LABEL_FORMAT, LABEL_RANK, LABEL_RELEASE, LABEL_SPEC,
+    hex,
+};
+use crate::host::NewContainer;
+use sha2::{Digest, Sha256};
+
+/// A machine.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    pub system: System,
+    pub interfaces: Vec<Interface>,
+    pub gpus: Vec<Gpu>,
+    pub infiniband: bool,
+    /// Listeners beside those of the containers.
+    pub listeners: Vec<Listener>,
+    /// Model folders by their path.
+    pub folders: BTreeMap<String, ModelFolder>,
+    /// The disk of the model folders.
+    pub model_disk: Disk,
+    pub tools: BTreeMap<String, String>,
+    pub docker: Docker,
+    pub images: Vec<Image>,
+    /// Containers by name.
+    pub containers: BTreeMap<String, FakeContainer>,
+    /// Release folders by deployment and folder name.
+    pub releases: BTreeMap<(String, String), ReleaseFolder>,
+}
+
+/// A container, and what a machine needs to know of it beyond what it tells.
+#[derive(Debug, Clone)]
+pub struct FakeContainer {
+    pub container: Container,
+    /// `None` for one that sparkctl did not make.
+    pub spec: Option<ContainerSpec>,
+    /// Lines with Docker's time stamp.
+    pub log: Vec<String>,
+    pub(super) started: Option<Instant>,
+    /// When it ends by itself.
+    pub(super) ends: Option<Instant>,
+    /// A head: its group was once whole.
+    pub(super) formed: bool,
+    /// A head: its group was whole and is not any more.
+    pub(super) broken: bool,
+}
+
+/// What lies in a release's folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReleaseFolder {
+    pub record: Option<Vec<u8>>,
+    /// Kept logs by rank.
+    pub logs: BTreeMap<u32, String>,
+}
+
+impl FakeContainer {
+    /// A container of somebody else's, running.
+    pub fn foreign(name: &str, image: &str, gpus: bool) -> Self {
+        let state = ContainerState { status: "running".to_owned(), running: true, ..created() };
+        Self::new(Container {
+            id: format!("foreign-{name}"),
+            name: name.to_owned(),
+            image: image.to_owned(),
+            state,
+            restart: "always".to_owned(),
+            restarts: 0,
+            gpus,
+            published: Vec::new(),
+            ours: None,
+        })
+    }
+
+    pub(super) fn created(new: &NewContainer, id: String) -> Self {
+        let mut made = Self::new(Container {
+            id,
+            name: new.name.clone(),
+            image: new.image.clone(),
+            state: created(),
+            restart: "no".to_owned(),
+            restarts: 0,
+            gpus: new.spec.gpus,
+            published: Vec::new(),
+            ours: ours(&new.labels),
+        });
+        made.spec = Some(new.spec.clone());
+        made
+    }
+
+    fn new(container: Container) -> Self {
+        Self {
+            container,
+            spec: None,
+            log: Vec::new(),
+            started: None,
+            ends: None,
+            formed: false,
+            broken: false,
+        }
+    }
+
+    /// Writes a line to its log.
+    pub(super) fn say(&mut self, line: &str) {
+        self.log.push(format!("{} {line}", now().strftime("%Y-%m-%dT%H:%M:%S.%9fZ")));
+    }
+
+    /// It ends.
+    pub(super) fn end(&mut self, code: i64) {
+        self.container.state.running = false;
+        "exited".clone_into(&mut self.container.state.status);
+        self.container.state.exit_code = code;
+        self.container.state.finished = Some(now());
+        (self.started, self.ends, self.formed, self.broken) = (None, None, false, false);
+    }
+
+    /// The value of a flag of its command line.
+    pub(super) fn flag(&self, name: &str) -> Option<&str> {
+        let argv = &self.spec.as_ref()?.argv;
+        let at = argv.iter().position(|argument| argument == name)?;
+        argv.get(at + 1).map(String::as_str)
+    }
+}
+
+impl Machine {
+    /// An image under a name that is then its alone, as Docker has it.
+    pub fn put_image(&mut self, content: &ImageContent, reference: &str, architecture: &str, size: u64) {
+        self.untag(reference);
+        if let Some(image) = self.images.iter_mut().find(|image| &image.content == content) {
+            image.references.push(reference.to_owned());
+            return;
+        }
+        self.images.push(Image {
+            id: self.image_id(content),
+            references: vec![reference.to_owned()],
+            content: content.clone(),
+            architecture: architecture.to_owned(),
+            size,
+        });
+    }
+
+    /// The ID of an image: of its content in the classic store, of this machine in the containerd store.
+    fn image_id(&self, content: &ImageContent) -> String {
+        let digest = match self.docker.store {
+            ImageStore::Classic => Sha256::digest(&content.0),
+            ImageStore::Containerd => Sha256::digest(format!("{} {}", self.system.hostname, content.0)),
+        };
+        format!("sha256:{}", hex(&digest))
+    }
+
+    /// Takes a name from whichever image has it.
+    pub fn untag(&mut self, reference: &str) {
+        for image in &mut self.images {
+            image.references.retain(|name| name != reference);
+        }
+    }
+
+    /// An image by its ID or one of its names.
+    pub(super) fn image(&mut self, name: &str) -> Option<&mut Image> {
+        self.images.iter_mut().find(|image| image.id == name || image.references.iter().any(|r| r == name))
+    }
+
+    /// A container by name or ID.
+    pub(super) fn container(&mut self, name: &str) -> Option<&mut FakeContainer> {
+        self.containers.values_mut().find(|c| c.container.name == name || c.container.id == name)
+    }
+
+    /// A container ends by itself, and Docker does not bring it back.
+    pub fn kill(&mut self, name: &str) {
+        if let Some(container) = self.container(name) {
+            container.end(137);
+        }
+    }
+}
+
+/// What Docker's labels say, as `docker inspect` is read.
+fn ours(labels: &BTreeMap<String, String>) -> Option<Ours> {
+    labels.get(LABEL_FORMAT)?;
+    Some(Ours {
+        deployment: labels.get(LABEL_DEPLOYMENT)?.parse().ok()?,
+        release: labels.get(LABEL_RELEASE)?.parse().ok()?,
+        rank: labels.get(LABEL_RANK)?.parse().ok()?,
+        spec: labels.get(LABEL_SPEC)?.clone(),
+    })
+}
+
+fn created() -> ContainerState {
+    ContainerState {
+        status: "created".to_owned(),
+        running: false,
+        exit_code: 0,
+        oom_killed: false,
+        started: None,
+        finished: None,
+        error: String::new(),
+    }
+}
+
+/// A content of an image, made of a word.
+pub fn content(word: &str) -> ImageContent {
+    container::ImageContent(hex(&Sha256::digest(word)))
+}
+
+/// The machines' clock: tokio's, so that a test can pause it.
+pub(super) fn now() -> Timestamp {
+    // 2026-03-01 09:00 UTC, and as many seconds as tokio's clock has run since it was first asked.
+    static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let now = Instant::now();
+    let first = FIRST.get_or_init(|| now);
+    let since = i64::try_from(now.saturating_duration_since(*first).as_millis()).unwrap_or_default();
+    Timestamp::from_millisecond(1_772_355_600_000 + since).unwrap_or_default()
+}

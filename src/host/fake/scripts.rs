@@ -1,0 +1,382 @@
+//! What the scripts do on a machine in memory, and what they print.
+
+use std::net::Ipv4Addr;
+
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+
+use super::FakeHost;
+use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
+use super::machine::ReleaseFolder;
+use crate::cluster::facts::ModelFile;
+use crate::host::{HostError, Output, Running, Script};
+use crate::profile::NodeName;
+
+/// Whether a script changes its node.
+pub(super) fn changes(name: &str) -> bool {
+    !matches!(name, "gather" | "read-logs" | "ray-nodes" | "lock" | "check-image" | "serve-weights")
+}
+
+/// Runs a script that ends by itself.
+pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output {
+    let argument = |at: usize| script.args.get(at).map_or("", String::as_str);
+    let folder = (argument(0).to_owned(), argument(1).to_owned());
+    match script.name {
+        "gather" => good(gather(state, node, argument(0), argument(1))),
+        "write-release" => {
+            let there = state.machine(node).releases.entry(folder).or_default();
+            let changed = there.record.as_ref() != Some(&script.input);
+            there.record = Some(script.input.clone());
+            good(if changed { "changed\n" } else { "unchanged\n" })
+        }
+        "save-log" => {
+            let there = state.machine(node).releases.entry(folder).or_default();
+            let rank = argument(2).parse().unwrap_or_default();
+            there.logs.entry(rank).or_default().push_str(&String::from_utf8_lossy(&script.input));
+            good("")
+        }
+        "read-logs" => {
+            let logs = state.machine(node).releases.get(&folder).map(|there| &there.logs);
+            let text = logs.into_iter().flatten().map(|(rank, log)| format!("== rank-{rank}.log\n{log}\n"));
+            good(text.collect::<String>())
+        }
+        "ray-nodes" => match state.ray_nodes(node, argument(0)) {
+            Some(alive) => good(alive.iter().map(|address| format!("{address}\n")).collect::<String>()),
+            None => bad("Error response from daemon: No such container"),
+        },
+        "check-image" => match state.machine(node).image(argument(0)) {
+            Some(_) => good(""),
+            None => bad("Error response from daemon: No such image"),
+        },
+        "untag-image" => {
+            let machine = state.machine(node);
+            machine.untag(argument(0));
+            machine.images.retain(|image| !image.references.is_empty());
+            good("")
+        }
+        other => bad(&format!("the fake machine knows no script `{other}`")),
+    }
+}
+
+fn good(text: impl Into<Vec<u8>>) -> Output {
+    Output { code: Some(0), stdout: text.into(), stderr: Vec::new() }
+}
+
+fn bad(why: &str) -> Output {
+    Output { code: Some(1), stdout: Vec::new(), stderr: why.as_bytes().to_vec() }
+}
+
+/// Starts a script whose lines are wanted, and that ends when nobody wants them any more.
+pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Running {
+    let (lines, receiver) = mpsc::channel(64);
+    let (cluster, node) = (host.cluster.clone(), host.node.clone());
+    let end = match script.name {
+        "lock" => lock(cluster, state, node, &script, lines),
+        "serve-weights" => serve_weights(cluster, state, node, &script, lines),
+        "receive-image" => receive_image(cluster, state, node, &script, lines),
+        "pull-weights" => tokio::spawn(ending(cluster.clone(), node.clone(), lines.clone(), async move {
+            pull_weights(&cluster, &node, &script, &lines).await
+        })),
+        "send-image" => tokio::spawn(ending(cluster.clone(), node.clone(), lines.clone(), async move {
+            send_image(&cluster, &node, &script).await
+        })),
+        other => {
+            let why = format!("the fake machine cannot start a script `{other}`");
+            tokio::spawn(async move { Ok(bad(&why)) })
+        }
+    };
+    Running { lines: receiver, end }
+}
+
+/// A script's end: by itself, because nobody listens any more, or with the connection.
+async fn ending(
+    cluster: FakeCluster,
+    node: NodeName,
+    lines: mpsc::Sender<String>,
+    work: impl Future<Output = Result<Output, HostError>>,
+) -> Result<Output, HostError> {
+    tokio::select! {
+        biased;
+        () = cluster.unreachable(&node) => Err(lost(&node, "run a script")),
+        () = lines.closed() => Ok(Output { code: Some(1), ..good("") }),
+        output = work => output,
+    }
+}
+
+type End = tokio::task::JoinHandle<Result<Output, HostError>>;
+
+fn lock(
+    cluster: FakeCluster,
+    state: &mut State,
+    node: NodeName,
+    script: &Script,
+    lines: mpsc::Sender<String>,
+) -> End {
+    let key = (node.clone(), script.args[0].clone());
+    if let Some((holder, line)) = state.locks.get(&key)
+        && alive(line)
+    {
+        let _ = lines.try_send(format!("held {holder}"));
+        return tokio::spawn(async { Ok(good("")) });
+    }
+    state.locks.insert(key, (script.args[1].clone(), lines.downgrade()));
+    let _ = lines.try_send("locked".to_owned());
+    tokio::spawn(ending(cluster, node, lines, std::future::pending()))
+}
+
+fn serve_weights(
+    cluster: FakeCluster,
+    state: &mut State,
+    node: NodeName,
+    script: &Script,
+    lines: mpsc::Sender<String>,
+) -> End {
+    let port = state.port();
+    let giver = Giver {
+        node: node.clone(),
+        secret: secret(script),
+        folder: script.args[0].clone(),
+        admitted: script.args[2].clone(),
+        lines: lines.downgrade(),
+    };
+    state.givers.insert((script.args[1].clone(), port), giver);
+    let _ = lines.try_send(format!("port {port}"));
+    tokio::spawn(ending(cluster, node, lines, std::future::pending()))
+}
+
+fn receive_image(
+    cluster: FakeCluster,
+    state: &mut State,
+    node: NodeName,
+    script: &Script,
+    lines: mpsc::Sender<String>,
+) -> End {
+    let port = state.port();
+    let (done, ended) = oneshot::channel();
+    let taker = Taker {
+        node: node.clone(),
+        secret: secret(script),
+        admitted: script.args[1].clone(),
+        lines: lines.downgrade(),
+        done,
+    };
+    state.takers.insert((script.args[0].clone(), port), taker);
+    let _ = lines.try_send(format!("port {port}"));
+    tokio::spawn(ending(cluster, node, lines, async {
+        Ok(match ended.await {
+            Ok(Ok(())) => good(""),
+            Ok(Err(why)) => bad(&why),
+            Err(_) => bad("the stream was cut after 0 bytes"),
+        })
+    }))
+}
+
+fn secret(script: &Script) -> String {
+    String::from_utf8_lossy(&script.input).lines().next().unwrap_or_default().to_owned()
+}
+
+/// Half of the files come, and then the other half, so that a fault may come between.
+async fn pull_weights(
+    cluster: &FakeCluster,
+    node: &NodeName,
+    script: &Script,
+    lines: &mpsc::Sender<String>,
+) -> Result<Output, HostError> {
+    let [folder, address, port, own] = &script.args[..] else { return Ok(bad("usage")) };
+    let input = String::from_utf8_lossy(&script.input).into_owned();
+    let mut parts = input.splitn(3, '\n');
+    let (secret, paths) = (parts.next().unwrap_or_default(), parts.nth(1).unwrap_or_default());
+    let paths: Vec<&str> = paths.split('\0').filter(|path| !path.is_empty()).collect();
+    let cut = |_: &str| HostError::Failed {
+        node: node.clone(),
+        what: "rsync".to_owned(),
+        why: "the connection was reset".to_owned(),
+    };
+    let mut bytes = 0;
+    for (what, some) in ["pull-weights: half", "pull-weights: whole"].into_iter().zip(halves(&paths)) {
+        let pulled = cluster.effect(node, what.to_owned(), true, cut, |state| {
+            let key = (address.clone(), port.parse().unwrap_or_default());
+            let giver = state.givers.get(&key).filter(|giver| alive(&giver.lines));
+            let Some(giver) = giver else { return Ok(Err(format!("cannot reach {address} from {own}"))) };
+            if giver.secret != secret || &giver.admitted != own || !on_fabric(state, node, own) {
+                return Ok(Err(format!("cannot reach {address} from {own}: it closed the connection")));
+            }
+            let (from, source) = (giver.node.clone(), giver.folder.clone());
+            Ok(take_files(state, &from, &source, node, folder, some))
+        });
+        match pulled.await {
+            Ok(Ok(moved)) => bytes += moved,
+            Ok(Err(why)) | Err(HostError::Failed { why, .. }) => return Ok(bad(&why)),
+            Err(error) => return Err(error),
+        }
+        let _ = lines.send(format!("{bytes:>15} 50%  640.00MB/s    0:00:01")).await;
+    }
+    let _ = lines.send(format!("Number of regular files transferred: {}", paths.len())).await;
+    let _ = lines.send(format!("Total bytes received: {bytes}")).await;
+    let state = cluster.state();
+    let key = (address.clone(), port.parse().unwrap_or_default());
+    if let Some(line) = state.givers.get(&key).and_then(|giver| giver.lines.upgrade()) {
+        let _ = line.try_send("ended 0".to_owned());
+    }
+    Ok(good(""))
+}
+
+fn halves<'a, 'b>(paths: &'b [&'a str]) -> [&'b [&'a str]; 2] {
+    let (first, second) = paths.split_at(paths.len() / 2);
+    [first, second]
+}
+
+fn on_fabric(state: &State, node: &NodeName, own: &str) -> bool {
+    own.parse::<Ipv4Addr>().is_ok_and(|own| state.by_address(own).is_some_and(|(at, _)| at == node))
+}
+
+/// Files come from a folder to a folder; the bytes, or why not.
+fn take_files(
+    state: &mut State,
+    from: &NodeName,
+    source: &str,
+    to: &NodeName,
+    folder: &str,
+    paths: &[&str],
+) -> Result<u64, String> {
+    let there = state.machine(from).folders.get(source).cloned().unwrap_or_default();
+    let files: Vec<ModelFile> =
+        there.files.into_iter().filter(|file| paths.contains(&file.path.as_str())).collect();
+    let machine = state.machine(to);
+    let target = machine.folders.entry(folder.to_owned()).or_default();
+    let mut moved = 0;
+    for file in files {
+        if machine.model_disk.free < file.size {
+            return Err("rsync: write failed: No space left on device (28)".to_owned());
+        }
+        target.files.retain(|old| old.path != file.path);
+        machine.model_disk.free -= file.size;
+        moved += file.size;
+        target.files.push(file);
+    }
+    target.files.sort();
+    Ok(moved)
+}
+
+/// The stream is cut, or the image is there: `docker load` loads a whole archive only.
+async fn send_image(cluster: &FakeCluster, node: &NodeName, script: &Script) -> Result<Output, HostError> {
+    let [image, own, address, port] = &script.args[..] else { return Ok(bad("usage")) };
+    let key = (address.clone(), port.parse().unwrap_or_default());
+    let Some(taker) = cluster.state().takers.remove(&key).filter(|taker| alive(&taker.lines)) else {
+        return Ok(bad(&format!("cannot reach {address} from {own}: connection refused")));
+    };
+    if taker.secret != secret(script) || &taker.admitted != own {
+        return Ok(bad(&format!("{address} closed the connection")));
+    }
+    let cut = |_: &str| HostError::Failed {
+        node: node.clone(),
+        what: "docker save".to_owned(),
+        why: "docker save: a scripted fault".to_owned(),
+    };
+    let sent = cluster.effect(node, format!("send-image {image}: stream"), true, cut, |state| {
+        let Some(there) = state.machine(node).image(image).cloned() else {
+            return Ok(Err(format!("docker save: No such image: {image}")));
+        };
+        let machine = state.machine(&taker.node);
+        machine.put_image(&there.content, image, &there.architecture, there.size);
+        Ok(Ok(there.size))
+    });
+    match sent.await {
+        Ok(Ok(bytes)) => {
+            if let Some(lines) = taker.lines.upgrade() {
+                let _ = lines.send(format!("bytes {bytes}")).await;
+            }
+            let _ = taker.done.send(Ok(()));
+            Ok(good(""))
+        }
+        Ok(Err(why)) | Err(HostError::Failed { why, .. }) => {
+            let _ = taker.done.send(Err("the stream was cut after 0 bytes".to_owned()));
+            Ok(bad(&why))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What `gather.sh` prints.
+fn gather(state: &mut State, node: &NodeName, deployment: &str, model: &str) -> Vec<u8> {
+    let ports = state.ports(node);
+    let machine = &*state.machine(node);
+    let mut out = Vec::new();
+    let mut section = |name: &str, body: &[u8]| {
+        out.extend_from_slice(format!("\n=== sparkctl {name} ===\n").as_bytes());
+        out.extend_from_slice(body);
+    };
+    let system = &machine.system;
+    let lines = format!(
+        "hostname={}\narchitecture={}\nkernel={}\nhome={}\nboot_id={}\n",
+        system.hostname, system.architecture, system.kernel, system.home, system.boot_id
+    );
+    section("system", lines.as_bytes());
+    section("os-release", format!("PRETTY_NAME=\"{}\"\n", system.os).as_bytes());
+    let memory = format!(
+        "MemTotal: {} kB\nMemAvailable: {} kB\n",
+        system.memory_total / 1024,
+        system.memory_available / 1024
+    );
+    section("meminfo", memory.as_bytes());
+    let links: Vec<_> = machine
+        .interfaces
+        .iter()
+        .map(|interface| {
+            let flags: &[&str] = if interface.up { &["UP", "LOWER_UP"] } else { &["UP", "NO-CARRIER"] };
+            let addresses = interface.addresses.iter();
+            let addresses = addresses
+                .map(|a| json!({ "family": "inet", "local": a.address, "prefixlen": a.prefix }))
+                .collect::<Vec<_>>();
+            json!({ "ifname": interface.name, "flags": flags, "mtu": interface.mtu, "addr_info": addresses })
+        })
+        .collect();
+    section("addresses", json!(links).to_string().as_bytes());
+    let rdma = machine.interfaces.iter().flat_map(|interface| {
+        interface.rdma.iter().map(move |device| format!("{device} {}\n", interface.name))
+    });
+    section("rdma", rdma.collect::<String>().as_bytes());
+    section("infiniband", if machine.infiniband { b"yes\n" } else { b"" });
+    let figure = |bytes: Option<u64>| bytes.map_or("[N/A]".to_owned(), |b| (b / (1024 * 1024)).to_string());
+    let percent = |value: Option<u8>| value.map_or("[N/A]".to_owned(), |value| value.to_string());
+    let gpus = machine.gpus.iter().map(|gpu| {
+        let (total, used) = (figure(gpu.memory_total), figure(gpu.memory_used));
+        let (busy, heat) = (percent(gpu.utilisation), percent(gpu.temperature));
+        format!("{}, {}, {total}, {used}, {busy}, {heat}\n", gpu.name, gpu.driver)
+    });
+    section("gpus", gpus.collect::<String>().as_bytes());
+    let foreign = machine.listeners.iter().map(|listener| {
+        let process = listener.process.as_ref();
+        let process = process.map_or(String::new(), |name| format!("users:((\"{name}\",pid=1,fd=3))"));
+        format!("LISTEN 0 128 {}:{} 0.0.0.0:* {process}\n", listener.address, listener.port)
+    });
+    let ours = ports.iter().map(|port| format!("LISTEN 0 2048 0.0.0.0:{port} 0.0.0.0:*\n"));
+    section("listeners", foreign.chain(ours).collect::<String>().as_bytes());
+    let tools = machine.tools.iter().map(|(tool, version)| format!("{tool} {tool} {version}\n"));
+    section("tools", tools.collect::<String>().as_bytes());
+    let disk = machine.docker.disk.map_or(String::new(), |disk| format!("{} {}\n", disk.total, disk.free));
+    section("docker-disk", disk.as_bytes());
+    section("model-disk", format!("{} {}\n", machine.model_disk.total, machine.model_disk.free).as_bytes());
+    match machine.folders.get(model) {
+        None => section("model", b""),
+        Some(folder) => {
+            section("model", b"folder\n");
+            let files = folder.files.iter();
+            let files = files.map(|file| format!("{} {}.0000000000 {}\0", file.size, file.mtime, file.path));
+            section("model-files", files.collect::<String>().as_bytes());
+            let dangling = folder.dangling.iter().map(|name| format!("{name}\0"));
+            section("model-dangling", dangling.collect::<String>().as_bytes());
+            section("model-problems", b"\n");
+        }
+    }
+    section("releases", b"");
+    for ((_, folder), there) in machine.releases.iter().filter(|((of, _), _)| of == deployment) {
+        section(&format!("release {folder}"), release_text(there));
+    }
+    section("end", b"");
+    out
+}
+
+fn release_text(there: &ReleaseFolder) -> &[u8] {
+    there.record.as_deref().unwrap_or(b"cat: release.json: No such file or directory\n")
+}

@@ -1,0 +1,92 @@
+//! A fault at every effect of an operation: the answer is true, and the next deploy repairs.
+
+use sparkctl::event::RunOutcome;
+use sparkctl::host::fake::{Fault, Moment};
+use sparkctl::operation::Target;
+
+use crate::asked_again;
+use crate::desk::{self, Command, Desk, changed};
+
+/// `Restored` is told of an endpoint that was asked since the failure.
+fn hold_restore_to_account(run: &desk::Run) {
+    if matches!(run.outcome, Some(RunOutcome::Restored { .. })) {
+        assert!(asked_again(run), "told {:?} without having asked", run.outcome);
+    }
+}
+
+/// Runs `command` once for every effect of it and every fault there; afterwards a deploy converges.
+async fn sweep(name: &str, desk: &Desk, command: Command) {
+    let probe = desk.copy();
+    probe.run(command).await;
+    let effects = probe.cluster.effects();
+    let mut runs = 0;
+    for fault in [Fault::Fail, Fault::Disconnect, Fault::Die] {
+        for moment in [Moment::Before, Moment::After] {
+            for number in 1.. {
+                // Of a question only the answer can be lost.
+                let changes = effects.get(number - 1).is_none_or(|effect| effect.changes);
+                if moment == Moment::After && !changes {
+                    continue;
+                }
+                let desk = desk.copy();
+                desk.cluster.fault_at(number, fault, moment);
+                let run = desk.run(command).await;
+                if desk.cluster.fault_ahead() {
+                    desk.hold_to_account(&run);
+                    break;
+                }
+                let effects = desk.cluster.effects();
+                let at = format!("{name}: {fault:?} {moment:?} {:?}", effects.get(number - 1));
+                println!("{at}: {:?}", run.outcome);
+                runs += 1;
+                assert!(number < 500, "{at}: no end of it");
+                assert_eq!(run.outcome.is_none(), fault == Fault::Die, "{at}");
+                assert!(!desk.cluster.locked(), "{at}: a lock stays behind");
+                desk.cluster.heal();
+                desk.hold_to_account(&run);
+                hold_restore_to_account(&run);
+
+                let again = desk.run(Command::Deploy).await;
+                println!("  then {:?}", again.outcome);
+                desk.hold_to_account(&again);
+                assert!(
+                    matches!(
+                        again.outcome,
+                        Some(RunOutcome::Deployed { .. } | RunOutcome::NothingToDo { .. })
+                    ),
+                    "{at}: the next deploy ended with {:?}",
+                    again.outcome
+                );
+                assert!(desk.plan().await.plan.is_empty(), "{at}: there is still something to do");
+            }
+        }
+    }
+    println!("{name}: {runs} runs with a fault");
+    assert!(runs > effects.len(), "{name}: only {runs} runs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_first_deploy() {
+    sweep("first deploy", &Desk::seed(), Command::Deploy).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_change() {
+    let desk = Desk::seed();
+    desk.deployed().await;
+    sweep("change", &desk.with(changed(&desk.profile)), Command::Deploy).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_rollback() {
+    let desk = Desk::seed();
+    desk.deployed().await.with(changed(&desk.profile)).deployed().await;
+    sweep("rollback", &desk, Command::Rollback(Target::Before)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_stop() {
+    let desk = Desk::seed();
+    desk.deployed().await;
+    sweep("stop", &desk, Command::Stop).await;
+}

@@ -1,0 +1,219 @@
+//! An operator's desk over machines in memory: runs operations, and holds against the machines what
+//! an operation told.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sparkctl::config;
+use sparkctl::event::{Event, Events, RunOutcome};
+use sparkctl::execute::{Cancel, Hosts};
+use sparkctl::host::fake::{Behaviour, Served};
+use sparkctl::host::{FakeCluster, Host};
+use sparkctl::operation::{self, Operation, Target};
+use sparkctl::plan::planner::{self, Operator, Planned};
+use sparkctl::plan::{Action, Plan, StageKind};
+use sparkctl::profile::Profile;
+use sparkctl::release::{Outcome, ReleaseNumber};
+
+/// A profile, the machines it speaks of, and an operator.
+#[derive(Clone)]
+pub struct Desk {
+    pub cluster: FakeCluster,
+    pub profile: Profile,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Deploy,
+    Rollback(Target),
+    Stop,
+}
+
+/// What came of it: no outcome where the operator was killed.
+pub struct Run {
+    pub outcome: Option<RunOutcome>,
+    pub events: Vec<Event>,
+}
+
+/// The profile that the project began with.
+pub fn seed_profile() -> Profile {
+    config::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/qwen35-122b.yaml")).unwrap()
+}
+
+/// The same with twice the context.
+pub fn changed(profile: &Profile) -> Profile {
+    let mut profile = profile.clone();
+    profile.engine.context_length = Some(65_536);
+    profile
+}
+
+pub fn operator() -> Operator {
+    Operator { who: "ada@laptop".to_owned(), now: "2026-03-01T09:00:00Z".parse().unwrap() }
+}
+
+impl Desk {
+    /// The cluster that the project began with.
+    pub fn seed() -> Self {
+        Self { cluster: FakeCluster::seed(), profile: seed_profile() }
+    }
+
+    /// The same machines again, in a cluster of their own.
+    pub fn copy(&self) -> Self {
+        Self { cluster: FakeCluster::new(self.cluster.machines()), profile: self.profile.clone() }
+    }
+
+    /// The same machines, and another profile.
+    pub fn with(&self, profile: Profile) -> Self {
+        Self { cluster: self.cluster.clone(), profile }
+    }
+
+    pub fn hosts(&self) -> Hosts {
+        let host = |node| Arc::new(self.cluster.host(node)) as Arc<dyn Host>;
+        self.profile.cluster.nodes.iter().map(|node| (node.name.clone(), host(&node.name))).collect()
+    }
+
+    /// Does it, until it is done or the operator is killed.
+    pub async fn run(&self, command: Command) -> Run {
+        let (_switch, cancel) = Cancel::new();
+        self.run_until(command, &cancel).await
+    }
+
+    pub async fn run_until(&self, command: Command, cancel: &Cancel) -> Run {
+        let (events, mut receiver) = Events::channel();
+        let reading = tokio::spawn(async move {
+            let mut all = Vec::new();
+            while let Some(event) = receiver.recv().await {
+                all.push(event);
+            }
+            all
+        });
+        let (hosts, operator) = (self.hosts(), operator());
+        let operation =
+            Operation { profile: &self.profile, hosts: &hosts, operator: &operator, events: &events, cancel };
+        let done = async {
+            match command {
+                Command::Deploy => operation.deploy().await,
+                Command::Rollback(target) => operation.rollback(target).await,
+                Command::Stop => operation.stop().await,
+            }
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = self.cluster.died() => None,
+            outcome = done => Some(outcome),
+        };
+        drop(events);
+        Run { outcome, events: reading.await.unwrap() }
+    }
+
+    /// Deploys, and it has to go well.
+    pub async fn deployed(&self) -> &Self {
+        let run = self.run(Command::Deploy).await;
+        assert!(matches!(run.outcome, Some(RunOutcome::Deployed { .. })), "{:?}", run.outcome);
+        self.hold_to_account(&run);
+        self
+    }
+
+    /// What a deploy would do now.
+    pub async fn plan(&self) -> Planned {
+        let facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
+        planner::deploy(&self.profile, &facts, &operator()).unwrap()
+    }
+
+    /// What answers at the profile's endpoint.
+    pub fn served(&self) -> Option<Served> {
+        self.cluster.served(self.profile.head().name.as_str(), self.profile.serve.port.get())
+    }
+
+    /// Whether the endpoint serves this release as it should.
+    pub fn serves(&self, release: ReleaseNumber) -> bool {
+        self.served().is_some_and(|served| {
+            served.release == release.0 && served.completes && served.behaviour == Behaviour::Healthy
+        })
+    }
+
+    /// Containers of sparkctl's that run, on all nodes.
+    pub fn running(&self) -> usize {
+        let of = |node: &str| {
+            self.cluster.machine(node, |m| {
+                m.containers
+                    .values()
+                    .filter(|c| c.container.ours.is_some() && c.container.state.running)
+                    .count()
+            })
+        };
+        self.profile.cluster.nodes.iter().map(|node| of(node.name.as_str())).sum()
+    }
+
+    /// A release's outcome in the record of each node; none where it has no record.
+    pub async fn recorded(&self, release: ReleaseNumber) -> Vec<Option<Outcome>> {
+        let facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
+        let of = |facts: &sparkctl::cluster::facts::NodeFacts| {
+            facts.releases.iter().find(|r| r.number == release).map(|r| r.outcome.clone())
+        };
+        facts.iter().map(of).collect()
+    }
+
+    /// Panics where what was told is not so.
+    pub fn hold_to_account(&self, run: &Run) {
+        let violations = self.cluster.violations();
+        assert!(violations.is_empty(), "two engines on one GPU: {violations:?}");
+        for event in &run.events {
+            if let Event::Planned { plan } = event {
+                lint(plan);
+            }
+        }
+        let ends = run.events.iter().filter(|event| matches!(event, Event::Finished { .. })).count();
+        let Some(outcome) = &run.outcome else {
+            assert_eq!(ends, 0, "a killed operator told an outcome");
+            return;
+        };
+        assert_eq!(ends, 1, "told the outcome {ends} times");
+        let Some(Event::Finished { outcome: told, .. }) = run.events.last() else {
+            panic!("the outcome is not the last event");
+        };
+        assert_eq!(format!("{told:?}"), format!("{outcome:?}"));
+        let served = self.served();
+        match outcome {
+            RunOutcome::Deployed { release, .. }
+            | RunOutcome::Restored { release, .. }
+            | RunOutcome::Unchanged { serving: Some(release) }
+            | RunOutcome::NothingToDo { release: Some(release), .. } => {
+                assert!(self.serves(*release), "told {outcome:?}, but there is {served:?}");
+            }
+            RunOutcome::Stopped { .. } => assert_eq!(self.running(), 0, "told that it stopped"),
+            RunOutcome::Refused { .. } | RunOutcome::Locked { .. } => {
+                let changes: Vec<_> = self.cluster.effects().into_iter().filter(|e| e.changes).collect();
+                assert!(changes.is_empty(), "told that nothing was changed: {changes:?}");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Every stop comes before every start, and no bytes are moved while nothing serves.
+pub fn lint(plan: &Plan) {
+    let kinds: Vec<_> = plan.stages.iter().map(|stage| stage.kind).collect();
+    assert!(kinds.windows(2).all(|pair| pair[0] < pair[1]), "stages out of order: {kinds:?}");
+    let steps =
+        || plan.stages.iter().flat_map(|stage| stage.steps.iter().map(move |step| (stage.kind, step)));
+    let mut started = false;
+    let mut stopped = false;
+    for (kind, step) in steps() {
+        match &step.action {
+            Action::Start { .. } => started = true,
+            Action::Retire { .. } => {
+                assert!(!started, "a container is stopped after one was started");
+                stopped = true;
+            }
+            Action::CopyWeights { .. } | Action::CopyImage { .. } | Action::KeepImage { .. } => {
+                assert!(!stopped && !started, "bytes are moved in stage {kind}");
+            }
+            Action::KeepRunning { .. } => assert_eq!(kind, StageKind::Record),
+            _ => {}
+        }
+    }
+}

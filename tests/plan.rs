@@ -1,0 +1,136 @@
+//! Plans for the cluster that the project began with: what people and programs read of them, and
+//! that executing one leaves nothing to do.
+
+mod desk;
+
+use desk::{Command, Desk, changed, lint, operator, seed_profile};
+use serde_json::{Value, json};
+use sparkctl::event::RunOutcome;
+use sparkctl::operation::{self, Target};
+use sparkctl::plan::planner::{self, Planned};
+use sparkctl::plan::{Plan, render};
+
+/// The plan as JSON, with its longest parts by name only.
+fn brief(plan: &Plan) -> Value {
+    fn shorten(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match (name.as_str(), &mut *value) {
+                        ("files", Value::Array(files)) => *value = json!(format!("{} files", files.len())),
+                        // Each rank stands in its own start.
+                        ("ranks", Value::Array(ranks)) => *value = json!(format!("{} ranks", ranks.len())),
+                        ("sparkctl", _) => *value = json!("VERSION"),
+                        ("profile", _) => *value = json!("the effective profile"),
+                        _ => shorten(value),
+                    }
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(shorten),
+            Value::String(text) if text.contains('\n') => *text = "(script)".to_owned(),
+            _ => {}
+        }
+    }
+    let mut json = serde_json::to_value(plan).unwrap();
+    shorten(&mut json);
+    json
+}
+
+fn show(name: &str, plan: &Plan) {
+    lint(plan);
+    insta::assert_snapshot!(format!("{name}-text"), render::text(plan, false));
+    insta::assert_json_snapshot!(format!("{name}-json"), brief(plan));
+}
+
+#[tokio::test(start_paused = true)]
+async fn first_deploy() {
+    let Planned { plan, warnings } = Desk::seed().plan().await;
+    show("first-deploy", &plan);
+    insta::assert_snapshot!("first-deploy-verbose", render::text(&plan, true));
+    assert_eq!(warnings, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_to_do() {
+    let desk = Desk::seed();
+    let mut plan = desk.deployed().await.plan().await.plan;
+    assert!(plan.is_empty());
+    plan.last_start_seconds = Some(391.0);
+    show("nothing-to-do", &plan);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_context() {
+    let desk = Desk::seed();
+    let desk = desk.deployed().await.with(changed(&desk.profile));
+    let mut plan = desk.plan().await.plan;
+    let took = plan.last_start_seconds.take().unwrap();
+    assert!((1.0..2.5).contains(&took), "the fake engine starts in a second, and {took} was recorded");
+    plan.last_start_seconds = Some(391.0);
+    show("longer-context", &plan);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop() {
+    let desk = Desk::seed();
+    desk.deployed().await;
+    let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    show("stop", &planner::stop(&desk.profile.name, &facts));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rollback() {
+    let desk = Desk::seed();
+    desk.deployed().await.with(changed(&desk.profile)).deployed().await;
+    let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    let before = planner::release_before(&desk.profile.name, &facts).unwrap();
+    let mut plan = planner::restore(&before, &facts, planner::OtherWeights::Refuse).unwrap().plan;
+    plan.last_start_seconds = Some(391.0);
+    show("rollback", &plan);
+}
+
+/// A rollback of what was just deployed, or a repair after a rank was lost, asks for no bytes.
+#[tokio::test(start_paused = true)]
+async fn a_lost_rank_is_replaced_with_its_group() {
+    let desk = Desk::seed();
+    desk.deployed().await;
+    desk.cluster.machine("spark2", |m| m.kill("sparkctl-qwen35-122b-1"));
+    let mut plan = desk.plan().await.plan;
+    plan.last_start_seconds = Some(391.0);
+    show("lost-rank", &plan);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_each_command_nothing_is_left_to_do() {
+    let desk = Desk::seed();
+    desk.deployed().await;
+    assert!(desk.plan().await.plan.is_empty());
+
+    let longer = desk.with(changed(&desk.profile));
+    longer.deployed().await;
+    assert!(longer.plan().await.plan.is_empty());
+    assert!(!desk.plan().await.plan.is_empty(), "the old profile differs from what runs");
+
+    let run = desk.run(Command::Rollback(Target::Before)).await;
+    assert!(matches!(run.outcome, Some(RunOutcome::Deployed { release, .. }) if release.0 == 1));
+    desk.hold_to_account(&run);
+    assert!(desk.plan().await.plan.is_empty());
+    let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    let first = planner::release_numbered("1".parse().unwrap(), &facts).unwrap();
+    assert!(planner::restore(&first, &facts, planner::OtherWeights::Refuse).unwrap().plan.is_empty());
+
+    let run = desk.run(Command::Stop).await;
+    assert!(matches!(run.outcome, Some(RunOutcome::Stopped { release: Some(release) }) if release.0 == 1));
+    desk.hold_to_account(&run);
+    let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    assert!(planner::stop(&desk.profile.name, &facts).is_empty());
+}
+
+/// Planning is a function: the same facts, the same plan.
+#[tokio::test(start_paused = true)]
+async fn the_same_facts_give_the_same_plan() {
+    let desk = Desk::seed();
+    let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    let plan = || planner::deploy(&seed_profile(), &facts, &operator()).unwrap().plan;
+    assert_eq!(plan(), plan());
+}
