@@ -105,10 +105,12 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
 /// Prints an error: as JSON on standard output where that was asked for, for people on standard error.
 fn fail(global: &Global, error: &CommandError) -> ExitCode {
     if global.output == Output::Json {
+        // One line, also where lines of events were asked for.
         let content = serde_json::json!({
+            "format": crate::report::json::FORMAT,
             "error": error.message, "hints": error.hints, "exit": error.exit as u8, "details": error.details,
         });
-        let _ = writeln!(std::io::stdout(), "{}", crate::report::json::document(content));
+        let _ = writeln!(std::io::stdout(), "{content}");
     } else {
         let mut err = std::io::stderr().lock();
         let _ = writeln!(err, "{}", error.message);

@@ -122,6 +122,48 @@ fn weights_and_image_come_to_the_worker_once() {
     assert_eq!(plan["plan"]["stages"], serde_json::json!([]), "{plan:#}");
 }
 
+/// Killed in the middle of the bytes: nothing is left running, and the next deploy moves only the rest.
+#[test]
+fn a_cut_transfer_is_continued() {
+    let rig = Rig::clean();
+    rig.on(
+        "spark1",
+        "head -c 80000000 /dev/urandom > /home/spark/models/tiny/big.bin; chown spark: /home/spark/models/tiny/big.bin",
+    );
+    rig.run(&["slow-fabric", "spark2", "100mbit"]);
+    let operator = Operator::with("rig-stub");
+    let mut first = operator.command(&["--output", "json", "deploy", &operator.file()]).spawn().expect("sparkctl starts");
+    let events = BufReader::new(first.stdout.take().expect("piped"));
+    let came = events.lines().map_while(Result::ok).filter_map(|line| {
+        let event: Value = serde_json::from_str(&line).ok()?;
+        event["progress"]["bytes"]["done"].as_u64()
+    });
+    assert!(came.into_iter().any(|bytes| bytes > 30_000_000), "no progress in bytes was told");
+    first.kill().expect("it can be killed");
+    first.wait().expect("it ends");
+    for node in ["spark1", "spark2"] {
+        crate::harness::eventually("nothing is left running", Duration::from_secs(10), || {
+            rig.on(node, "pgrep -u spark -fa 'rsync|python3' || true").is_empty()
+        });
+        assert_eq!(rig.on(node, "ls -A /tmp | grep sparkctl || true"), "", "{node}");
+    }
+    rig.run(&["heal"]);
+    let said = operator.run(&["--output", "json", "deploy", &operator.file()]).ended(0);
+    let detail = said
+        .stdout
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find(|event| event["event"] == "stage-done" && event["stage"] == "weights")
+        .expect("weights were moved")["detail"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let megabytes: u32 = detail.split(" MB").next().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{detail}"));
+    assert!((10..60).contains(&megabytes), "not only the rest was moved: {detail}");
+    let sum = "sha256sum < /home/spark/models/tiny/big.bin";
+    assert_eq!(rig.on("spark1", sum), rig.on("spark2", sum));
+}
+
 /// Bytes come first, while the old release serves: whoever asks sees no gap before the switch.
 #[test]
 fn the_old_release_serves_while_bytes_are_staged() {
@@ -184,24 +226,23 @@ fn the_old_release_serves_while_bytes_are_staged() {
 #[test]
 fn rollback_goes_to_the_same_image_although_its_tag_moved() {
     let rig = Rig::clean();
+    rig.run(&["load", "spark1", "stub", "sparkctl-rig/moving:1"]);
     let mut operator = Operator::with("rig-stub");
+    operator.edit("sparkctl-rig/stub-engine:1", "sparkctl-rig/moving:1");
     operator.deploy().ended(0);
-    let variant = |container: &str| rig.inspect("spark1", container, "{{json .Config.Labels}}");
-    let first = variant(HEAD);
+    let moved = |node, container| rig.inspect(node, container, "{{json .Config.Labels}}").contains("rig.moved");
+    assert!(!moved("spark1", HEAD));
     rig.on(
         "spark1",
-        "printf 'FROM sparkctl-rig/stub-engine:1\\nLABEL stub.variant=moved\\n' | \
-         DOCKER_BUILDKIT=0 docker build -q -t sparkctl-rig/stub-engine:1 -",
+        "printf 'FROM sparkctl-rig/stub-engine:1\nLABEL rig.moved=yes\n' | \
+         DOCKER_BUILDKIT=0 docker build -q -t sparkctl-rig/moving:1 -",
     );
-    operator.edit("context_length: 2048", "context_length: 1024");
-    operator.deploy().ended(0);
-    assert!(variant(HEAD).contains("moved"));
+    operator.run(&["plan", &operator.file()]).ended(0).saying("image").saying("→");
+    operator.deploy().ended(0).saying("release 2 serves");
+    assert!(moved("spark1", HEAD) && moved("spark2", WORKER));
     operator.run(&["rollback"]).ended(0).saying("release 1 serves");
-    let strip = |labels: String| labels.contains("moved");
-    assert!(!strip(variant(HEAD)) && !strip(first));
-    for (node, container) in [("spark1", HEAD), ("spark2", WORKER)] {
-        assert!(!rig.inspect(node, container, "{{json .Config.Labels}}").contains("moved"), "{node}");
-    }
+    assert!(!moved("spark1", HEAD) && !moved("spark2", WORKER));
+    answers_rightly();
 }
 
 /// A group comes back by itself after its nodes were switched off and on.

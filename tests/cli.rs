@@ -1,0 +1,103 @@
+//! The command line as far as it needs no node: usage, errors, what is known on this machine.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+struct Said {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Runs sparkctl with a state folder of its own.
+fn run(state: &std::path::Path, args: &[&str]) -> Said {
+    let output = Command::new(env!("CARGO_BIN_EXE_sparkctl"))
+        .args(args)
+        .env("XDG_STATE_HOME", state)
+        .env_remove("SPARKCTL_SSH_CONFIG")
+        .output()
+        .expect("sparkctl starts");
+    Said {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    for command in ["plan", "deploy", "status", "rollback", "releases", "stop", "logs"] {
+        let said = run(state.path(), &[command, "--help"]);
+        assert_eq!(said.code, Some(0), "{command}");
+        assert!(said.stdout.contains("Example") && said.stdout.contains("  sparkctl "), "{}", said.stdout);
+    }
+    assert!(run(state.path(), &["--version"]).stdout.starts_with("sparkctl "));
+}
+
+#[test]
+fn wrong_usage_is_status_2_and_says_what_to_do() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "Usage"),
+        (&["frobnicate"], "frobnicate"),
+        (&["deploy"], "PROFILE"),
+        (&["rollback", "--to", "0"], "not a release number"),
+        (&["logs", "-f", "--release", "1"], "cannot be used with"),
+        (&["deploy", "no/such/file.yaml"], "cannot read the file"),
+        (&["status"], "no deployment is known on this machine"),
+        (&["status", "nothing"], "no deployment `nothing` is known"),
+    ];
+    for (args, told) in cases {
+        let said = run(state.path(), args);
+        assert_eq!(said.code, Some(2), "{args:?}: {}", said.stderr);
+        assert!(said.stderr.contains(told), "{args:?}: {}", said.stderr);
+        assert_eq!(said.stdout, "", "{args:?}: an error is no result");
+    }
+}
+
+#[test]
+fn an_error_is_a_document_for_programs() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let file = state.path().join("wrong.yaml");
+    std::fs::write(&file, "version: 1\nname: x\nclustr: {}\n").expect("it is written");
+    let said = run(state.path(), &["--output", "json", "plan", &file.display().to_string()]);
+    assert_eq!(said.code, Some(2));
+    let document: Value = serde_json::from_str(&said.stdout).expect("a document");
+    assert_eq!((&document["format"], &document["exit"]), (&Value::from(1), &Value::from(2)));
+    let places = document["details"].as_array().expect("the mistakes");
+    let wrong_key = places.iter().find(|mistake| mistake["message"].as_str().is_some_and(|m| m.contains("clustr")));
+    assert_eq!(wrong_key.expect("the wrong key is told")["line"], 3, "{document:#}");
+}
+
+#[test]
+fn what_is_known_is_named() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let know = |name: &str, text: &str| {
+        let folder = state.path().join("sparkctl").join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("profile.json"), text).expect("it is written");
+    };
+    know("one", "{}");
+    // One that cannot be read is told with its file.
+    let said = run(state.path(), &["status"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("one/profile.json"), "{}", said.stderr);
+    know("two", "{}");
+    let said = run(state.path(), &["status"]);
+    assert!(said.stderr.contains("several deployments") && said.stderr.contains("one, two"), "{}", said.stderr);
+    assert!(run(state.path(), &["stop", "three"]).stderr.contains("known are: one, two"));
+}
+
+/// Where the record of a run cannot be kept, nothing is begun.
+#[test]
+fn a_state_folder_that_cannot_be_written_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("it is written");
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml");
+    let said = run(&file, &["deploy", profile]);
+    assert_eq!(said.code, Some(3), "{}", said.stderr);
+    assert!(said.stderr.contains("cannot write to") && said.stderr.contains("nothing was changed"), "{}", said.stderr);
+}
