@@ -15,6 +15,7 @@ fn hold_restore_to_account(run: &desk::Run) {
 }
 
 /// Runs `command` once for every effect of it and every fault there; afterwards a deploy converges.
+#[expect(clippy::print_stdout, reason = "what each fault led to is worth reading")]
 async fn sweep(name: &str, desk: &Desk, command: Command) {
     let probe = desk.copy();
     probe.run(command).await;

@@ -1,6 +1,8 @@
 //! Operations on machines in memory: what they leave behind, whatever state they begin from and
 //! wherever they are cut.
 
+#![expect(clippy::unwrap_used, reason = "what a test takes for granted may panic")]
+
 #[path = "../desk/mod.rs"]
 mod desk;
 mod faults;
