@@ -181,6 +181,22 @@ async fn a_deploy_comes_back_after_a_reboot_and_a_killed_one_does_not() {
     assert_eq!(killed.running(), 0);
 }
 
+/// A node that boots in the middle of a stop does not bring back what was to end.
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_was_killed_is_not_undone_by_a_reboot() {
+    let desk = Desk::seed();
+    let desk = desk.deployed().await.copy();
+    let probe = desk.copy();
+    probe.run(Command::Stop).await;
+    let stop = probe.cluster.effects().iter().position(|e| e.name.starts_with("stop-container")).unwrap();
+    desk.cluster.fault_at(stop + 1, Fault::Die, Moment::Before);
+    assert!(desk.run(Command::Stop).await.outcome.is_none());
+    assert_eq!(desk.running(), 2);
+    desk.cluster.heal();
+    desk.cluster.reboot();
+    assert_eq!(desk.running(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_operation_at_a_time() {
     let desk = Desk::seed();
