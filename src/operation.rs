@@ -16,7 +16,7 @@ use crate::event::{Event, Events, Failure, RunOutcome};
 use crate::execute::{Cancel, ExecuteError, Hosts, StepError, execute};
 use crate::host::HostError;
 use crate::plan::check::Finding;
-use crate::plan::planner::{self, Operator, Planned, Refused};
+use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Plan, StageKind};
 use crate::profile::{OnFailure, Profile};
 use crate::release::lock::{self, Lock, LockError};
@@ -77,7 +77,7 @@ impl Operation<'_> {
             Err(outcome) => outcome,
             Ok((_lock, facts)) => match self.find(target, &facts) {
                 Err(finding) => RunOutcome::Refused { findings: vec![finding] },
-                Ok(release) => match planner::restore(&release, &facts) {
+                Ok(release) => match planner::restore(&release, &facts, OtherWeights::Refuse) {
                     Err(Refused(findings)) => RunOutcome::Refused { findings },
                     Ok(planned) => self.carry_out(planned, &facts).await,
                 },
@@ -265,13 +265,16 @@ impl Operation<'_> {
             };
         };
         self.events.tell(Event::Restoring { release: target.number }).await;
-        let planned = match planner::restore(&target, &now) {
+        let planned = match planner::restore(&target, &now, OtherWeights::Tell) {
             Ok(planned) => planned,
             Err(Refused(findings)) => {
                 let why: Vec<_> = findings.iter().map(ToString::to_string).collect();
                 return down(format!("release {} cannot be brought back: {}", target.number, why.join("; ")));
             }
         };
+        for finding in planned.warnings {
+            self.events.tell(Event::Warning { finding }).await;
+        }
         if planned.plan.is_empty() {
             // It never ended: nothing was done to it, and nothing is claimed of it beyond that.
             return RunOutcome::Unchanged { serving: Some(target.number) };

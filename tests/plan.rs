@@ -86,7 +86,7 @@ async fn rollback() {
     desk.deployed().await.with(changed(&desk.profile)).deployed().await;
     let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
     let before = planner::release_before(&desk.profile.name, &facts).unwrap();
-    let mut plan = planner::restore(&before, &facts).unwrap().plan;
+    let mut plan = planner::restore(&before, &facts, planner::OtherWeights::Refuse).unwrap().plan;
     plan.last_start_seconds = Some(391.0);
     show("rollback", &plan);
 }
@@ -119,7 +119,7 @@ async fn after_each_command_nothing_is_left_to_do() {
     assert!(desk.plan().await.plan.is_empty());
     let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
     let first = planner::release_numbered("1".parse().unwrap(), &facts).unwrap();
-    assert!(planner::restore(&first, &facts).unwrap().plan.is_empty());
+    assert!(planner::restore(&first, &facts, planner::OtherWeights::Refuse).unwrap().plan.is_empty());
 
     let run = desk.run(Command::Stop).await;
     assert!(matches!(run.outcome, Some(RunOutcome::Stopped { release: Some(release) }) if release.0 == 1));

@@ -14,8 +14,8 @@ fn root() -> &'static Path {
 fn sources(below: &str) -> Vec<(String, String)> {
     fn walk(path: &Path, found: &mut Vec<PathBuf>) {
         if path.is_dir() {
-            for entry in fs::read_dir(path).unwrap() {
-                walk(&entry.unwrap().path(), found);
+            for entry in fs::read_dir(path).expect("the source can be read") {
+                walk(&entry.expect("the source can be read").path(), found);
             }
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path.to_owned());
@@ -29,8 +29,13 @@ fn sources(below: &str) -> Vec<(String, String)> {
     found
         .into_iter()
         .map(|path| {
-            let name = path.strip_prefix(&source).unwrap().to_str().unwrap().to_owned();
-            (name, code(&fs::read_to_string(&path).unwrap()))
+            let name = path
+                .strip_prefix(&source)
+                .expect("the source can be read")
+                .to_str()
+                .expect("the source can be read")
+                .to_owned();
+            (name, code(&fs::read_to_string(&path).expect("the source can be read")))
         })
         .collect()
 }
@@ -134,8 +139,14 @@ fn only_the_cli_ends_the_program_or_reads_its_arguments() {
 
 #[test]
 fn the_readme_has_the_exit_codes_of_the_program() {
-    let error = fs::read_to_string(root().join("src/error.rs")).unwrap();
-    let body = error.split("pub enum Exit {").nth(1).unwrap().split("\n}").next().unwrap();
+    let error = fs::read_to_string(root().join("src/error.rs")).expect("the source can be read");
+    let body = error
+        .split("pub enum Exit {")
+        .nth(1)
+        .expect("the source can be read")
+        .split("\n}")
+        .next()
+        .expect("the source can be read");
     let program: BTreeSet<u8> = body
         .lines()
         .filter_map(|line| line.trim().split_once(" = ")?.1.strip_suffix(',')?.parse().ok())

@@ -7,7 +7,7 @@ import zipfile
 
 LEFT_OUT = re.compile(
     r"torch|triton|nvidia|cuda"  # torch is one of the wheels; slim.py stands in for CUDA
-    r"|numba$|intel-openmp|ninja|setuptools$"  # speed, compilers
+    r"|numba$|intel-openmp|ninja"  # speed, compilers
     r"|opencv|anthropic|opentelemetry-exporter"  # pictures, client and telemetry code that is imported on demand
 )
 # extras that drag in much more than the server imports

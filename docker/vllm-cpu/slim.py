@@ -36,7 +36,7 @@ CALLED = {
 UNUSED = """
 torch/include torch/test torch/bin/protoc* torch/share torch/lib/*.a torch/utils/benchmark nvidia/*/include
 ray/dashboard/client ray/jars ray/rllib ray/tune ray/serve ray/train ray/air ray/llm ray/cpp
-*/tests */test */*/tests pip pip-*.dist-info setuptools setuptools-*.dist-info
+triton triton-*.dist-info */tests */test */*/tests pip pip-*.dist-info
 """.split()
 
 
@@ -102,10 +102,10 @@ def main(site):
     stand_in(torch_lib / TORCH_CUDA, {name: gone[name] for name in wanted if name in gone})
 
     have = {p.name for p in site.rglob("*.so*")}
-    for soname in {n for library in kept for n in library.needed if re.match(r"lib(cu|nv|nccl)", n)} - have:
+    for soname in {n for library in kept for n in library.needed if re.match(r"lib(cu|nv|nccl)(?!da\.so)", n)} - have:
         # its symbols have its name as version, or begin with its name
         prefix = soname[len("lib"):soname.index(".")]
-        stand_in(torch_lib / soname, {n: "T" for n in wanted if n.endswith(f"@{soname}") or "@" not in n and n.startswith(prefix)})
+        stand_in(torch_lib / soname, {n: "T" for n in wanted if n.endswith(f"@{soname}") or "@" not in n and n.lower().startswith(prefix)})
 
     # not for all packages: strip breaks libraries that patchelf has enlarged
     for path in (p for d in ("torch", "vllm", "ray") for p in (site / d).rglob("*") if p.is_file() and not p.is_symlink()):

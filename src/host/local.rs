@@ -12,13 +12,16 @@ use super::command::compose;
 use super::docker::{self, Engine};
 use super::http::Client;
 use super::process::{self, Job, Process};
-use super::reach::Reach;
+use super::reach::{Machine, Reach};
 use super::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
 
 /// The machine that sparkctl runs on.
+pub type LocalHost = Machine<Local>;
+
+/// How this machine is reached.
 #[derive(Debug)]
-pub struct LocalHost {
+pub struct Local {
     node: NodeName,
     engine: OnceCell<Engine>,
 }
@@ -26,12 +29,14 @@ pub struct LocalHost {
 impl LocalHost {
     /// This machine, as node `node`.
     pub fn new(node: NodeName) -> Self {
-        Self { node, engine: OnceCell::new() }
+        Self(Local { node, engine: OnceCell::new() })
     }
+}
 
-    fn spawn(&self, script: Script) -> Result<(Job, Vec<u8>, Child), HostError> {
+impl Local {
+    fn spawn(&self, script: &Script) -> Result<(Job, Vec<u8>, Child), HostError> {
         let marker = process::marker();
-        let composed = compose(&script, &marker);
+        let composed = compose(script, &marker);
         let child = Command::new("sh")
             .args(["-c", &composed.command])
             .stdin(Stdio::piped())
@@ -50,18 +55,18 @@ impl LocalHost {
 }
 
 #[async_trait]
-impl Reach for LocalHost {
+impl Reach for Local {
     fn name(&self) -> &NodeName {
         &self.node
     }
 
     async fn run_script(&self, script: Script) -> Result<Output, HostError> {
-        let (job, input, child) = self.spawn(script)?;
+        let (job, input, child) = self.spawn(&script)?;
         process::run(job, input, ends(&self.node, child)).await
     }
 
     async fn start_script(&self, script: Script) -> Result<Running, HostError> {
-        let (job, input, child) = self.spawn(script)?;
+        let (job, input, child) = self.spawn(&script)?;
         Ok(process::start(job, input, ends(&self.node, child)))
     }
 

@@ -32,6 +32,10 @@ pub trait Reach: Send + Sync {
     fn way_blocked(&self, mark: u64) -> Option<String>;
 }
 
+/// A machine that can be reached: a [`Host`].
+#[derive(Debug)]
+pub struct Machine<R>(pub(super) R);
+
 /// Makes a Docker request, and turns its trouble into the error that tells it.
 async fn told<R: Reach, T>(
     host: &R,
@@ -58,64 +62,65 @@ async fn told<R: Reach, T>(
 }
 
 #[async_trait]
-impl<R: Reach> Host for R {
+impl<R: Reach> Host for Machine<R> {
     fn node(&self) -> &NodeName {
-        self.name()
+        self.0.name()
     }
 
     async fn run(&self, script: Script) -> Result<Output, HostError> {
-        self.run_script(script).await
+        self.0.run_script(script).await
     }
 
     async fn start(&self, script: Script) -> Result<Running, HostError> {
-        self.start_script(script).await
+        self.0.start_script(script).await
     }
 
     async fn docker(&self) -> Result<Docker, HostError> {
-        told(self, "describe itself", async { Ok(docker::describe(self.engine().await?).await) }).await
+        told(&self.0, "describe itself", async { Ok(docker::describe(self.0.engine().await?).await) }).await
     }
 
     async fn images(&self) -> Result<Vec<Image>, HostError> {
-        told(self, "list its images", async { Ok(docker::images(self.engine().await?).await) }).await
+        told(&self.0, "list its images", async { Ok(docker::images(self.0.engine().await?).await) }).await
     }
 
     async fn containers(&self) -> Result<Vec<Container>, HostError> {
-        told(self, "list its containers", async { Ok(docker::containers(self.engine().await?).await) }).await
+        told(&self.0, "list its containers", async { Ok(docker::containers(self.0.engine().await?).await) })
+            .await
     }
 
     async fn container(&self, name: &str) -> Result<Option<Container>, HostError> {
-        let request = async { Ok(docker::container(self.engine().await?, name).await) };
-        told(self, &format!("inspect container `{name}`"), request).await
+        let request = async { Ok(docker::container(self.0.engine().await?, name).await) };
+        told(&self.0, &format!("inspect container `{name}`"), request).await
     }
 
     async fn tag_image(&self, image: &str, reference: &str) -> Result<(), HostError> {
-        let request = async { Ok(docker::tag(self.engine().await?, image, reference).await) };
-        told(self, &format!("tag image `{image}` as `{reference}`"), request).await
+        let request = async { Ok(docker::tag(self.0.engine().await?, image, reference).await) };
+        told(&self.0, &format!("tag image `{image}` as `{reference}`"), request).await
     }
 
     async fn create_container(&self, new: &NewContainer) -> Result<(), HostError> {
-        let request = async { Ok(docker::create(self.engine().await?, new).await) };
-        told(self, &format!("create container `{}`", new.name), request).await
+        let request = async { Ok(docker::create(self.0.engine().await?, new).await) };
+        told(&self.0, &format!("create container `{}`", new.name), request).await
     }
 
     async fn start_container(&self, name: &str) -> Result<(), HostError> {
-        let request = async { Ok(docker::start(self.engine().await?, name).await) };
-        told(self, &format!("start container `{name}`"), request).await
+        let request = async { Ok(docker::start(self.0.engine().await?, name).await) };
+        told(&self.0, &format!("start container `{name}`"), request).await
     }
 
     async fn stop_container(&self, name: &str, grace: Duration) -> Result<(), HostError> {
-        let request = async { Ok(docker::stop(self.engine().await?, name, grace).await) };
-        told(self, &format!("stop container `{name}`"), request).await
+        let request = async { Ok(docker::stop(self.0.engine().await?, name, grace).await) };
+        told(&self.0, &format!("stop container `{name}`"), request).await
     }
 
     async fn remove_container(&self, name: &str) -> Result<(), HostError> {
-        let request = async { Ok(docker::remove(self.engine().await?, name).await) };
-        told(self, &format!("remove container `{name}`"), request).await
+        let request = async { Ok(docker::remove(self.0.engine().await?, name).await) };
+        told(&self.0, &format!("remove container `{name}`"), request).await
     }
 
     async fn set_restart(&self, name: &str, policy: &str) -> Result<(), HostError> {
-        let request = async { Ok(docker::set_restart(self.engine().await?, name, policy).await) };
-        told(self, &format!("set the restart policy of container `{name}`"), request).await
+        let request = async { Ok(docker::set_restart(self.0.engine().await?, name, policy).await) };
+        told(&self.0, &format!("set the restart policy of container `{name}`"), request).await
     }
 
     async fn container_log(
@@ -124,8 +129,8 @@ impl<R: Reach> Host for R {
         tail: Option<u32>,
         follow: bool,
     ) -> Result<mpsc::Receiver<String>, HostError> {
-        let request = async { Ok(docker::log(self.engine().await?, name, tail, follow).await) };
-        told(self, &format!("give the log of container `{name}`"), request).await
+        let request = async { Ok(docker::log(self.0.engine().await?, name, tail, follow).await) };
+        told(&self.0, &format!("give the log of container `{name}`"), request).await
     }
 
     async fn http(
@@ -135,14 +140,14 @@ impl<R: Reach> Host for R {
         body: Option<&Value>,
         timeout: Duration,
     ) -> Result<HttpAnswer, HostError> {
-        let client = self.port(port).await?;
-        let mark = self.mark();
+        let client = self.0.port(port).await?;
+        let mark = self.0.mark();
         match client.ask(path, body, timeout).await {
             Ok(answer) => Ok(answer),
             Err(why) => {
-                self.alive(&format!("ask port {port}")).await?;
-                let why = self.way_blocked(mark).unwrap_or(why);
-                Err(HostError::Http { node: self.name().clone(), port, why })
+                self.0.alive(&format!("ask port {port}")).await?;
+                let why = self.0.way_blocked(mark).unwrap_or(why);
+                Err(HostError::Http { node: self.0.name().clone(), port, why })
             }
         }
     }

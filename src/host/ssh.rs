@@ -27,7 +27,7 @@ use super::command::compose;
 use super::docker::{self, Engine};
 use super::http::Client;
 use super::process::{self, Job, Process};
-use super::reach::Reach;
+use super::reach::{Machine, Reach};
 use super::ssh_words;
 use super::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
@@ -53,8 +53,11 @@ pub struct SshOptions {
 }
 
 /// A machine over SSH.
+pub type SshHost = Machine<Ssh>;
+
+/// How a machine over SSH is reached.
 #[derive(Debug)]
-pub struct SshHost {
+pub struct Ssh {
     node: NodeName,
     sessions: Arc<Semaphore>,
     engine: OnceCell<Engine>,
@@ -100,7 +103,7 @@ impl SshHost {
         let lease = UnixStream::connect(session.control_socket())
             .await
             .map_err(|error| failed(format!("`ssh` ended right after the login: {error}")))?;
-        Ok(Self {
+        Ok(Self(Ssh {
             node,
             sessions: Arc::new(Semaphore::new(SESSIONS)),
             engine: OnceCell::new(),
@@ -108,9 +111,11 @@ impl SshHost {
             session: Arc::new(session),
             _lease: lease,
             folder,
-        })
+        }))
     }
+}
 
+impl Ssh {
     async fn spawn(&self, script: Script) -> Result<(Job, Vec<u8>, Child), HostError> {
         let marker = process::marker();
         let composed = compose(&script, &marker);
@@ -129,7 +134,7 @@ impl SshHost {
             }
         };
         let job = Job { node: self.node.clone(), name: script.name, marker, timeout: script.timeout };
-        let child = Child { child, permit, node: self.node.clone(), name: script.name };
+        let child = Child { process: child, permit, node: self.node.clone(), name: script.name };
         Ok((job, composed.stdin, child))
     }
 
@@ -146,7 +151,7 @@ impl SshHost {
 }
 
 #[async_trait]
-impl Reach for SshHost {
+impl Reach for Ssh {
     fn name(&self) -> &NodeName {
         &self.node
     }
@@ -220,7 +225,7 @@ impl Reach for SshHost {
 
 /// A remote process, its place among the sessions, and whose it is.
 struct Child {
-    child: openssh::Child<Arc<Session>>,
+    process: openssh::Child<Arc<Session>>,
     permit: OwnedSemaphorePermit,
     node: NodeName,
     name: &'static str,
@@ -236,10 +241,10 @@ impl Child {
         impl Future<Output = Result<Option<i32>, HostError>> + Send + 'static,
     > {
         let (stdin, stdout, stderr) =
-            (self.child.stdin().take(), self.child.stdout().take(), self.child.stderr().take());
+            (self.process.stdin().take(), self.process.stdout().take(), self.process.stderr().take());
         let wait = async move {
-            let session = self.child.session();
-            let result = self.child.wait().await;
+            let session = self.process.session();
+            let result = self.process.wait().await;
             drop(self.permit);
             match result {
                 Ok(status) => Ok(status.code()),

@@ -3,7 +3,10 @@
 //! A plan is made by [`planner`] from a profile (or a recorded release) and fresh facts, so planning
 //! again after a run gives the empty plan. Steps of a stage run at once; stages follow one another.
 
+mod bytes;
 pub mod check;
+mod difference;
+mod group;
 pub mod planner;
 pub mod render;
 

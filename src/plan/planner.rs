@@ -5,13 +5,12 @@
 //! ours starts, so at no time do two engines hold one GPU.
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
 use super::check::{self, Finding, Severity};
-use super::render::size;
-use super::{Action, Endpoint, Plan, ReadySpec, Stage, StageKind, Step};
-use crate::cluster::facts::{ModelFile, ModelFolder, NodeFacts};
-use crate::container::{ImageContent, Rank, container_name, hex};
+use super::difference::differences;
+use super::{Plan, StageKind, bytes, group};
+use crate::cluster::facts::{ModelFolder, NodeFacts};
+use crate::container::ImageContent;
 use crate::engine::{self, Member};
 use crate::profile::{DeploymentName, Profile};
 use crate::release::{FORMAT, Figures, Outcome, RecordedImage, Release, ReleaseNumber};
@@ -54,17 +53,26 @@ pub fn deploy(profile: &Profile, facts: &[NodeFacts], operator: &Operator) -> Re
         operator: operator.who.clone(),
         sparkctl: env!("CARGO_PKG_VERSION").to_owned(),
         image: RecordedImage { reference: profile.image.reference.with_tag(), content: content.clone() },
-        weights: weights_digest(&weights.files),
+        weights: bytes::weights_digest(&weights.files),
         ranks: engine::ranks(profile, &content, &members),
         profile: profile.clone(),
         outcome: Outcome::Begun,
         figures: Figures::default(),
     };
-    group(release, true, facts, weights, findings)
+    bring_up(release, true, facts, weights, findings)
+}
+
+/// What to make of a model folder that is not what the release was served from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherWeights {
+    /// A rollback is refused: it would not be the same release.
+    Refuse,
+    /// A restore goes on, and says so: the files cannot be put back, and nothing serves.
+    Tell,
 }
 
 /// What `rollback`, or a restore after a failure, will do: the same group that served as `target`.
-pub fn restore(target: &Release, facts: &[NodeFacts]) -> Result<Planned, Refused> {
+pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Result<Planned, Refused> {
     let profile = &target.profile;
     let mut findings = check::check(profile, facts);
     let weights = model_folder(profile, &facts[0], &mut findings);
@@ -80,9 +88,13 @@ pub fn restore(target: &Release, facts: &[NodeFacts]) -> Result<Planned, Refused
         ));
     }
     if let Some(weights) = weights
-        && weights_digest(&weights.files) != target.weights
+        && bytes::weights_digest(&weights.files) != target.weights
     {
-        findings.push(Finding::error(
+        let found = match other {
+            OtherWeights::Refuse => Finding::error,
+            OtherWeights::Tell => Finding::warning,
+        };
+        findings.push(found(
             "weights-changed",
             Some(&facts[0].node),
             format!("`{}` is not what release {} was served from", profile.model.path, target.number),
@@ -90,7 +102,7 @@ pub fn restore(target: &Release, facts: &[NodeFacts]) -> Result<Planned, Refused
         ));
     }
     let Some(weights) = weights else { return Err(Refused(findings)) };
-    group(target.clone(), false, facts, weights, findings)
+    bring_up(target.clone(), false, facts, weights, findings)
 }
 
 /// What `stop` will do: every container of the deployment ends.
@@ -100,7 +112,7 @@ pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
         release: None,
         running: running(deployment, facts),
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
-        stages: stages([(StageKind::Stop, retire(deployment, facts))]),
+        stages: group::stages([group::retire(deployment, facts)]),
         differences: Vec::new(),
         last_start_seconds: None,
         endpoint: None,
@@ -142,7 +154,7 @@ pub fn running(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<Relea
 }
 
 /// The plan that makes `release`'s group the one that runs. `new` says that the release has no record yet.
-fn group(
+fn bring_up(
     mut release: Release,
     new: bool,
     facts: &[NodeFacts],
@@ -150,147 +162,45 @@ fn group(
     mut findings: Vec<Finding>,
 ) -> Result<Planned, Refused> {
     let profile = release.profile.clone();
-    let head = &profile.cluster.nodes[0];
-    let copies = weights_steps(&profile, facts, weights, &mut findings);
-    let images = image_steps(&profile, &release.image, facts);
+    let copies = bytes::weights(&profile, facts, weights, &mut findings);
+    let images = bytes::image(&profile, &release.image, facts);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(Refused(findings));
     }
-
     let differences = differences(&release, facts);
     let current = running(&profile.name, facts);
     let recorded = current.and_then(|number| release_numbered(number, facts));
     let in_place = differences.is_empty();
+    let mut all = vec![(StageKind::Weights, copies), (StageKind::Image, images)];
     if in_place {
         // The containers keep the release that they were started for; its record may still be unfinished.
         let number = current.expect("a group without differences runs");
         release = recorded.clone().unwrap_or(Release { number, ..release });
-    }
-    let endpoint = Endpoint { port: profile.serve.port.get(), model: profile.served_name().to_owned() };
-    let finished = release.outcome == Outcome::Deployed;
-    let begin = Release {
-        outcome: if finished && !new { Outcome::Deployed } else { Outcome::Begun },
-        ..release.clone()
-    };
-    let done = Release { outcome: Outcome::Deployed, ..release.clone() };
-
-    let on_each = |action: &dyn Fn(&Rank) -> Action| -> Vec<Step> {
-        release.ranks.iter().map(|rank| Step { node: rank.node.clone(), action: action(rank) }).collect()
-    };
-    let name = |rank: &Rank| container_name(&profile.name, rank.rank);
-    let record = || {
-        let armed = |rank: &Rank| {
-            let facts = facts.iter().find(|facts| facts.node == rank.node);
-            facts.is_some_and(|f| {
-                f.containers.iter().any(|c| c.name == name(rank) && c.restart == "unless-stopped")
-            })
-        };
-        let written = |rank: &Rank| {
-            let facts = facts.iter().find(|facts| facts.node == rank.node);
-            facts.is_some_and(|facts| {
-                facts.releases.iter().any(|r| r.number == done.number && r.outcome == done.outcome)
-            })
-        };
-        let mut steps: Vec<_> = release
-            .ranks
-            .iter()
-            .filter(|rank| !in_place || !armed(rank))
-            .map(|rank| Step {
-                node: rank.node.clone(),
-                action: Action::KeepRunning { container: name(rank) },
-            })
-            .collect();
-        // A release that is brought back keeps its record; nodes that lost theirs get it again.
-        steps.extend(release.ranks.iter().filter(|rank| !written(rank)).map(|rank| Step {
-            node: rank.node.clone(),
-            action: Action::WriteRelease { release: Box::new(done.clone()) },
-        }));
-        steps
-    };
-    let prove = || {
-        let ready = ReadySpec {
-            engine: profile.engine.kind,
-            endpoint: endpoint.clone(),
-            containers: release.ranks.iter().map(|rank| (rank.node.clone(), name(rank))).collect(),
-            timeout: profile.ready.timeout,
-            stall: profile.ready.stall,
-        };
-        let step = |action| vec![Step { node: head.name.clone(), action }];
-        [
-            (StageKind::Ready, step(Action::AwaitReady { ready })),
-            (
-                StageKind::Verify,
-                step(Action::Verify { endpoint: endpoint.clone(), verify: verify(&profile) }),
-            ),
-        ]
-    };
-
-    let mut all = vec![(StageKind::Weights, copies), (StageKind::Image, images)];
-    if in_place {
-        let record = record();
-        if !record.is_empty() {
-            all.extend(prove());
-            all.push((StageKind::Record, record));
+        let record = group::record(&release, facts, false);
+        if !record.1.is_empty() {
+            all.extend(group::prove(&release));
+            all.push(record);
         }
     } else {
         if new {
-            all.push((
-                StageKind::Begin,
-                on_each(&|_| Action::WriteRelease { release: Box::new(begin.clone()) }),
-            ));
+            all.push(group::begin(&release));
         }
-        all.push((StageKind::Stop, retire(&profile.name, facts)));
-        let start = |rank: &Rank| Action::Start {
-            deployment: profile.name.clone(),
-            release: release.number,
-            rank: Box::new(rank.clone()),
-        };
-        all.push((StageKind::Start, on_each(&start)));
-        all.extend(prove());
-        all.push((StageKind::Record, record()));
+        all.push(group::retire(&profile.name, facts));
+        all.push(group::start(&release));
+        all.extend(group::prove(&release));
+        all.push(group::record(&release, facts, true));
     }
     let plan = Plan {
         deployment: profile.name.clone(),
         release: Some(release.number),
         running: current,
         nodes: profile.cluster.nodes.iter().map(|node| node.name.clone()).collect(),
-        stages: stages(all),
+        stages: group::stages(all),
         differences,
         last_start_seconds: recorded.and_then(|release| release.figures.start_seconds),
         endpoint: Some(profile.endpoint()),
     };
     Ok(Planned { plan, warnings: findings })
-}
-
-/// Stages that have steps.
-fn stages(all: impl IntoIterator<Item = (StageKind, Vec<Step>)>) -> Vec<Stage> {
-    all.into_iter()
-        .filter(|(_, steps)| !steps.is_empty())
-        .map(|(kind, steps)| Stage { kind, steps })
-        .collect()
-}
-
-/// What `verify` asks, less what the engine was not told to do.
-fn verify(profile: &Profile) -> crate::profile::Verify {
-    crate::profile::Verify {
-        chat: profile.verify.chat,
-        reasoning: profile.verify.reasoning && profile.engine.reasoning_parser.is_some(),
-        tools: profile.verify.tools && profile.engine.tool_parser.is_some(),
-    }
-}
-
-fn retire(deployment: &DeploymentName, facts: &[NodeFacts]) -> Vec<Step> {
-    let steps = facts.iter().flat_map(|facts| {
-        facts.ours(deployment).map(|(container, ours)| Step {
-            node: facts.node.clone(),
-            action: Action::Retire {
-                container: container.name.clone(),
-                release: ours.release,
-                rank: ours.rank,
-            },
-        })
-    });
-    steps.collect()
 }
 
 /// The image's content: what the head has under the name, else what any node has.
@@ -350,140 +260,4 @@ fn members(profile: &Profile, facts: &[NodeFacts]) -> Option<Vec<Member>> {
         })
     };
     profile.cluster.nodes.iter().zip(facts).map(member).collect()
-}
-
-/// Identity of a model's files without reading them: path, size and modification time of each.
-pub fn weights_digest(files: &[ModelFile]) -> String {
-    let mut files: Vec<_> = files.iter().collect();
-    files.sort();
-    let mut hash = Sha256::new();
-    for file in files {
-        hash.update(format!("{}\0{}\0{}\n", file.path, file.size, file.mtime));
-    }
-    hex(&hash.finalize())
-}
-
-fn weights_steps(
-    profile: &Profile,
-    facts: &[NodeFacts],
-    weights: &ModelFolder,
-    findings: &mut Vec<Finding>,
-) -> Vec<Step> {
-    let head = &profile.cluster.nodes[0];
-    let mut steps = Vec::new();
-    for (node, facts) in profile.cluster.nodes.iter().zip(facts).skip(1) {
-        let have = facts.model.as_ref().map_or(&[][..], |model| &model.files);
-        let missing: Vec<_> = weights.files.iter().filter(|file| !have.contains(file)).cloned().collect();
-        if missing.is_empty() {
-            continue;
-        }
-        let bytes = missing.iter().map(|file| file.size).sum();
-        if let Some(disk) = facts.model_disk
-            && disk.free < bytes
-        {
-            findings.push(Finding::error(
-                "disk-model",
-                Some(&node.name),
-                format!(
-                    "{} are to be copied to `{}`, {} are free there",
-                    size(bytes),
-                    profile.model.path,
-                    size(disk.free)
-                ),
-                "free some space on that file system",
-            ));
-        }
-        steps.push(Step {
-            node: node.name.clone(),
-            action: Action::CopyWeights {
-                from: head.name.clone(),
-                from_address: head.fabric,
-                to_address: node.fabric,
-                path: profile.model.path.clone(),
-                files: missing,
-                bytes,
-            },
-        });
-    }
-    steps
-}
-
-fn image_steps(profile: &Profile, image: &RecordedImage, facts: &[NodeFacts]) -> Vec<Step> {
-    let holder = |i: &usize| facts[*i].image(&image.content);
-    let Some(source) = (0..facts.len()).find(|i| holder(i).is_some()) else { return Vec::new() };
-    let source_image = holder(&source).expect("the source has the image");
-    let nodes = &profile.cluster.nodes;
-    let mut steps = Vec::new();
-    for (i, node) in nodes.iter().enumerate() {
-        let action = match holder(&i) {
-            Some(there) if there.references.contains(&image.content.kept_as()) => continue,
-            Some(there) => Action::KeepImage { image: there.id.clone(), content: image.content.clone() },
-            None => Action::CopyImage {
-                from: nodes[source].name.clone(),
-                from_address: nodes[source].fabric,
-                to_address: node.fabric,
-                image: source_image.id.clone(),
-                content: image.content.clone(),
-                bytes: source_image.size,
-            },
-        };
-        steps.push(Step { node: node.name.clone(), action });
-    }
-    steps
-}
-
-/// In words, how the group that runs differs from `wanted`'s; empty where it is that group, running whole.
-fn differences(wanted: &Release, facts: &[NodeFacts]) -> Vec<String> {
-    let mut found = Vec::new();
-    let deployment = &wanted.deployment;
-    for rank in &wanted.ranks {
-        let ours = facts.iter().find(|facts| facts.node == rank.node).and_then(|facts| {
-            facts
-                .ours(deployment)
-                .find(|(container, _)| container.name == container_name(deployment, rank.rank))
-        });
-        match ours {
-            None => found.push(format!("{}: no container of rank {}", rank.node, rank.rank)),
-            Some((container, _)) if !container.state.running => {
-                found.push(format!(
-                    "{}: rank {} does not run ({})",
-                    rank.node, rank.rank, container.state.status
-                ));
-            }
-            Some((_, ours)) if ours.spec != rank.spec.digest() => {
-                let before = release_numbered(ours.release, facts)
-                    .and_then(|release| release.ranks.into_iter().find(|before| before.rank == rank.rank));
-                found.extend(match before {
-                    Some(before) => super::render::spec_differences(&rank.node, &before.spec, &rank.spec),
-                    None => {
-                        vec![format!("{}: rank {} runs with another specification", rank.node, rank.rank)]
-                    }
-                });
-            }
-            Some(_) => {}
-        }
-    }
-    for facts in facts {
-        for (container, ours) in facts.ours(deployment) {
-            let wanted_here =
-                wanted.ranks.iter().any(|rank| rank.node == facts.node && rank.rank == ours.rank);
-            if !wanted_here {
-                found.push(format!("{}: {} is not of this group", facts.node, container.name));
-            }
-        }
-    }
-    let mut releases: Vec<_> =
-        facts.iter().flat_map(|f| f.ours(deployment)).map(|(_, ours)| ours.release).collect();
-    releases.sort();
-    releases.dedup();
-    match releases[..] {
-        [one] => {
-            if release_numbered(one, facts).is_some_and(|release| release.weights != wanted.weights) {
-                found.push("the model's files changed since they were loaded".to_owned());
-            }
-        }
-        [] => {}
-        _ => found.push("the ranks are of different releases".to_owned()),
-    }
-    found
 }

@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{Action, Plan, Stage, StageKind};
-use crate::container::ContainerSpec;
 use crate::profile::NodeName;
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
@@ -130,7 +129,7 @@ fn ranks(plan: &Plan) -> String {
 }
 
 /// An argument in a line: a launch script is told by its first words.
-fn shown(argument: &str) -> String {
+pub(super) fn shown(argument: &str) -> String {
     match argument.lines().next() {
         Some(first) if argument.contains('\n') => {
             format!("‹script: {} …›", first.trim_matches(['"', ' ', '.']))
@@ -138,52 +137,6 @@ fn shown(argument: &str) -> String {
         _ if argument.contains(' ') => format!("'{argument}'"),
         _ => argument.to_owned(),
     }
-}
-
-/// What differs between two specifications of a rank, in words.
-pub fn spec_differences(node: &NodeName, before: &ContainerSpec, after: &ContainerSpec) -> Vec<String> {
-    let mut found = Vec::new();
-    if before.image != after.image {
-        found.push(format!("{node}: image {} → {}", before.image, after.image));
-    }
-    if before.argv != after.argv {
-        found.push(format!("{node}: arguments {}", list_difference(&before.argv, &after.argv)));
-    }
-    for name in before.env.keys().chain(after.env.keys().filter(|name| !before.env.contains_key(*name))) {
-        let change = match (before.env.get(name), after.env.get(name)) {
-            (Some(old), Some(new)) if old != new => format!("{name}: {old} → {new}"),
-            (Some(_), None) => format!("{name} is unset"),
-            (None, Some(new)) => format!("{name}={new} is new"),
-            _ => continue,
-        };
-        found.push(format!("{node}: environment {change}"));
-    }
-    let rest = |spec: &ContainerSpec| {
-        let mounts = spec.mounts.clone();
-        (mounts, spec.devices.clone(), spec.gpus, spec.capabilities.clone(), spec.ulimits.clone())
-    };
-    if rest(before) != rest(after) {
-        found.push(format!("{node}: mounts, devices or limits"));
-    }
-    found
-}
-
-/// The part of two lists between what they share at both ends.
-fn list_difference(before: &[String], after: &[String]) -> String {
-    let front = before.iter().zip(after).take_while(|(a, b)| a == b).count();
-    let back =
-        before[front..].iter().rev().zip(after[front..].iter().rev()).take_while(|(a, b)| a == b).count();
-    // A flag is told with its value.
-    let start = if front > 0 && before[front - 1].starts_with("--") && !before[front - 1].contains('=') {
-        front - 1
-    } else {
-        front
-    };
-    let middle = |list: &[String]| {
-        let words: Vec<_> = list[start..list.len() - back].iter().map(|word| shown(word)).collect();
-        if words.is_empty() { "nothing".to_owned() } else { words.join(" ") }
-    };
-    format!("{} → {}", middle(before), middle(after))
 }
 
 /// A length of time for people: `6 min 31 s`.

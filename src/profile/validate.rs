@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::engine::{self, RAY_PORT};
 
-use super::{Engine, EngineKind, Launch, Model, Node, Profile};
+use super::{Bench, Engine, EngineKind, Launch, Model, Node, Profile};
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -367,6 +367,8 @@ fn bench(profile: &Profile, problems: &mut Problems) {
     if let Some(context) = profile.engine.context_length.filter(|context| *context > 0)
         && request > u64::from(context)
         && !bench.concurrency.is_empty()
+        // A benchmark that nobody wrote is no mistake of whoever wrote a short context.
+        && *bench != Bench::default()
     {
         let message =
             format!("a request of the benchmark has {request} tokens, and the context is {context}");

@@ -181,7 +181,8 @@ impl Sink for Terminal {
             }
             Event::StepDone { stage, what, changed, .. } => {
                 if self.verbose {
-                    let changed = if *changed { "" } else { " (was so already)" };
+                    let proof = matches!(stage, StageKind::Ready | StageKind::Verify);
+                    let changed = if *changed || proof { "" } else { " (was so already)" };
                     self.state("·", &format!("{stage}: {what}{changed}"));
                 }
             }
@@ -285,5 +286,95 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             format!("{deployment}: {which}nothing serves: {why}")
         }
         RunOutcome::Interrupted { state } => format!("{deployment}: interrupted; {state}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::{Diagnosis, Telling};
+    use crate::release::ReleaseNumber;
+
+    #[test]
+    fn a_failure_shows_what_where_why_and_what_to_do() {
+        let node: NodeName = "spark2".parse().unwrap();
+        let failure = Failure {
+            stage: StageKind::Ready,
+            node: Some(node.clone()),
+            chain: vec![
+                "ready failed on spark1".to_owned(),
+                "rank 1 on spark2 ended (exit status 1)".to_owned(),
+            ],
+            diagnosis: Some(Diagnosis {
+                id: Some("PORT-USE"),
+                cause: Some("the port is taken".to_owned()),
+                hint: Some("end what listens there".to_owned()),
+                rank: Some(1),
+                telling: vec![Telling {
+                    node,
+                    time: Some("2026-11-12T14:03:12Z".parse().unwrap()),
+                    text: "OSError: [Errno 98] Address already in use".to_owned(),
+                }],
+            }),
+            hints: vec!["look at the port".to_owned()],
+        };
+        assert_eq!(
+            failure_lines(&failure),
+            [
+                "error: ready failed on spark1: rank 1 on spark2 ended (exit status 1)",
+                "  spark2  OSError: [Errno 98] Address already in use  14:03:12",
+                "cause: the port is taken",
+                "hint:  look at the port",
+                "hint:  end what listens there",
+            ]
+        );
+        // What is not known is said so, and nothing is invented.
+        let unknown = Failure { diagnosis: Some(Diagnosis::default()), hints: Vec::new(), ..failure };
+        assert!(failure_lines(&unknown).last().unwrap().starts_with("cause: unknown"));
+    }
+
+    #[test]
+    fn errors_come_after_warnings_and_hints_under_each() {
+        let finding = |severity, message: &str| Finding {
+            id: "x",
+            severity,
+            node: None,
+            message: message.to_owned(),
+            hint: Some(format!("mend {message}")),
+        };
+        let lines = finding_lines(&[finding(Severity::Error, "a"), finding(Severity::Warning, "b")]);
+        assert_eq!(lines, ["warning: b (x)", "  hint: mend b", "error: a (x)", "  hint: mend a"]);
+    }
+
+    #[test]
+    fn the_last_line_says_what_serves() {
+        let (one, two) = (ReleaseNumber(1), ReleaseNumber(2));
+        let endpoint = "http://h:1/v1".to_owned();
+        let cases = [
+            (
+                RunOutcome::Deployed {
+                    release: two,
+                    endpoint: endpoint.clone(),
+                    outage_seconds: Some(393.0),
+                },
+                "m release 2 serves at http://h:1/v1 (outage 6 min 33 s)",
+            ),
+            (
+                RunOutcome::NothingToDo { release: Some(one), endpoint: Some(endpoint) },
+                "m release 1 serves at http://h:1/v1: already deployed, nothing to do",
+            ),
+            (
+                RunOutcome::Restored { failed: two, release: one },
+                "restored: release 1 serves again, verified; release 2 failed",
+            ),
+            (RunOutcome::Unchanged { serving: Some(one) }, "m: failed; release 1 still serves, untouched"),
+            (
+                RunOutcome::Down { failed: Some(two), why: "no way back".to_owned() },
+                "m: release 2 failed and nothing serves: no way back",
+            ),
+        ];
+        for (outcome, line) in cases {
+            assert_eq!(outcome_line("m", &outcome), line);
+        }
     }
 }

@@ -52,6 +52,13 @@ pub async fn copy_image(
 ) -> Result<ImageReport, HostError> {
     let begun = Instant::now();
     let before = to.images().await?;
+    // A load takes a name from the image that had it, and a containerd store then drops that image
+    // at once: give it another name first. What nothing needs is `prune`'s to remove.
+    for name in names(job) {
+        if let Some(old) = holder(&before, name).filter(|old| old.content != job.content) {
+            to.tag_image(&old.id, &old.content.kept_as()).await?;
+        }
+    }
     let result = match stream(from, to, job, progress).await {
         Ok(bytes) => settle(from, to, job).await.map(|()| bytes),
         Err(error) => Err(error),
@@ -80,11 +87,11 @@ async fn stream(
 
     let script = Script::new("receive-image", python!("receive-image.py"), [&take, &give]);
     let script = script.input(format!("{secret}\n")).timeout(NO_LIMIT);
-    let (receiver, port) = listen(to, script, &taking).await?;
+    let (load, port) = listen(to, script, &taking).await?;
     let script = Script::new("send-image", python!("send-image.py"), [&job.image, &give, &take, &port]);
     let sender = from.start(script.input(format!("{secret}\n")).timeout(NO_LIMIT)).await?;
 
-    let Running { mut lines, end } = receiver;
+    let Running { mut lines, end } = load;
     let mut sending = std::pin::pin!(ended(sender));
     let mut sent = None;
     let mut bytes = 0;
@@ -160,20 +167,38 @@ async fn settle(from: &dyn Host, to: &dyn Host, job: &ImageJob) -> Result<(), Ho
 /// Gives the names that the load may have moved to the images that had them.
 async fn put_names_back(to: &dyn Host, job: &ImageJob, before: &[Image]) -> Result<(), HostError> {
     let now = to.images().await?;
-    let holder = |images: &[Image], name: &str| {
-        let holds = |image: &&Image| image.references.iter().any(|held| same_name(held, name));
-        images.iter().find(holds).map(|image| image.id.clone())
-    };
-    for name in [&job.reference, &job.image] {
-        match (holder(before, name), holder(&now, name)) {
-            (Some(old), new) if new.as_ref() != Some(&old) => to.tag_image(&old, name).await?,
-            (None, Some(_)) => {
-                to.run(Script::new("untag-image", include_str!("untag-image.sh"), [name])).await?;
+    for name in names(job) {
+        let (old, new) = (holder(before, name), holder(&now, name));
+        if old.map(|old| &old.id) == new.map(|new| &new.id) {
+            continue;
+        }
+        // Takes what was loaded with it, where the name was its only one.
+        if new.is_some() {
+            to.run(untag(name)).await?;
+        }
+        if let Some(old) = old {
+            to.tag_image(&old.id, name).await?;
+            let kept = old.content.kept_as();
+            if !old.references.iter().any(|name| same_name(name, &kept)) {
+                to.run(untag(&kept)).await?;
             }
-            _ => {}
         }
     }
     Ok(())
+}
+
+/// The names that a load may move, each once.
+fn names(job: &ImageJob) -> impl Iterator<Item = &str> {
+    let other = (!same_name(&job.image, &job.reference)).then_some(&job.image);
+    std::iter::once(&job.reference).chain(other).map(String::as_str)
+}
+
+fn untag(name: &str) -> Script {
+    Script::new("untag-image", include_str!("untag-image.sh"), [name])
+}
+
+fn holder<'a>(images: &'a [Image], name: &str) -> Option<&'a Image> {
+    images.iter().find(|image| image.references.iter().any(|held| same_name(held, name)))
 }
 
 /// Whether two names are one, as Docker reads them.
@@ -188,14 +213,5 @@ fn same_name(one: &str, other: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::same_name;
-
-    #[test]
-    fn names() {
-        assert!(same_name("docker.io/library/a:1", "a:1"));
-        assert!(same_name("docker.io/owner/a", "owner/a:latest"));
-        assert!(!same_name("a:1", "a:2"));
-        assert!(!same_name("localhost:5000/a", "a"));
-    }
-}
+#[path = "image_tests.rs"]
+mod tests;

@@ -87,7 +87,7 @@ def feed(block):
         # It ended by itself: its own words say why.
         load.wait()
         reader.join(10)
-        leave(1, "docker load: " + "".join(said).strip())
+        leave(1, "docker load: " + ("".join(said).strip() or f"it ended with {load.returncode}"))
 
 
 try:
@@ -121,7 +121,7 @@ status = load.wait()
 reader.join(10)
 words = "".join(said).strip()
 if status != 0:
-    leave(1, "docker load: " + words)
+    leave(1, "docker load: " + (words or f"it ended with {status}"))
 finished = True
 print(words, flush=True)
 try:

@@ -56,7 +56,7 @@ try:
     reader.join(10)
     if status != 0:
         # No end mark: the other side sees a cut stream.
-        leave(1, "docker save: " + "".join(said).strip())
+        leave(1, "docker save: " + ("".join(said).strip() or f"it ended with {status}"))
     connection.sendall(struct.pack(">I", 0) + digest.digest())
     # Until the other side is done, so that both ends live and die together.
     connection.settimeout(None)

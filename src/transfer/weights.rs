@@ -62,7 +62,7 @@ async fn copy(
     let (give, take) = (job.from_address.to_string(), job.to_address.to_string());
     let script = Script::new("serve-weights", python!("serve-weights.py"), [&job.path, &give, &take]);
     let script = script.input(format!("{secret}\n")).timeout(NO_LIMIT);
-    let (server, port) = listen(from, script, &serving).await?;
+    let (source, port) = listen(from, script, &serving).await?;
 
     let mut paths = Vec::new();
     for file in &job.files {
@@ -85,8 +85,8 @@ async fn copy(
         }
     }
     let pulled = ended(pull).await;
-    let (served, gave) = finish(server, &pulled).await;
-    let pulled = match (pulled?, gave) {
+    let (served, status) = finish(source, &pulled).await;
+    let pulled = match (pulled?, status) {
         (None, Some(0)) => return Ok(WeightsReport { bytes, files, seconds: begun.elapsed().as_secs_f64() }),
         (pulled, _) => pulled,
     };
@@ -101,10 +101,10 @@ async fn copy(
 
 /// Ends the giving end: how it ended, and the status of its rsync, where that has ended too.
 async fn finish(
-    server: Running,
+    source: Running,
     pulled: &Result<Option<String>, HostError>,
 ) -> (Result<Output, HostError>, Option<i32>) {
-    let Running { mut lines, end } = server;
+    let Running { mut lines, end } = source;
     let patience = if matches!(pulled, Ok(None)) { Duration::from_secs(30) } else { Duration::from_secs(1) };
     let status = async {
         while let Some(line) = lines.recv().await {

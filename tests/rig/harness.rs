@@ -32,9 +32,11 @@ impl Rig {
     }
 
     /// A command of `tests/rig/rig`, which has to succeed.
+    #[expect(clippy::unused_self, reason = "only whose turn it is may touch the rig")]
     pub fn run(&self, args: &[&str]) -> String {
         let output = Self::try_run(args);
-        assert!(output.status.success(), "rig {args:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+        let said = [&output.stdout[..], &output.stderr[..]].concat();
+        assert!(output.status.success(), "rig {args:?} failed: {}", String::from_utf8_lossy(&said));
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 

@@ -47,11 +47,11 @@ fn content(image: &ImageInspect) -> ImageContent {
         "Layers": layers,
         "Config": config.map(|config| json!({
             "User": config.user,
-            "ExposedPorts": config.exposed_ports.as_ref().map(sorted),
+            "ExposedPorts": config.exposed_ports.as_deref().map(sorted),
             "Env": config.env,
             "Entrypoint": config.entrypoint,
             "Cmd": config.cmd,
-            "Volumes": config.volumes.as_ref().map(sorted),
+            "Volumes": config.volumes.as_deref().map(sorted),
             "WorkingDir": config.working_dir,
             "Labels": config.labels,
             "StopSignal": config.stop_signal,
@@ -63,7 +63,7 @@ fn content(image: &ImageInspect) -> ImageContent {
     ImageContent(hex(&Sha256::digest(text)))
 }
 
-fn sorted(names: &Vec<String>) -> BTreeSet<&String> {
+fn sorted(names: &[String]) -> BTreeSet<&String> {
     names.iter().collect()
 }
 
@@ -151,4 +151,65 @@ fn ours(config: &ContainerConfig) -> Option<Ours> {
         rank: labels.get(container::LABEL_RANK)?.parse().ok()?,
         spec: labels.get(container::LABEL_SPEC)?.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASSIC: &str = include_str!("../../../tests/data/docker/image-20.10-classic.json");
+    const CONTAINERD: &str = include_str!("../../../tests/data/docker/image-26.1-containerd.json");
+    const FOREIGN: &str = include_str!("../../../tests/data/docker/container-20.10-foreign.json");
+
+    #[test]
+    fn an_image_is_the_same_in_every_store() {
+        let read = |json: &str| image(serde_json::from_str(json).unwrap());
+        let (classic, containerd) = (read(CLASSIC), read(CONTAINERD));
+        assert_ne!(classic.id, containerd.id);
+        assert_eq!(classic.content, containerd.content);
+        assert_eq!(classic.references, ["hosttest-id:1"]);
+        assert_eq!((classic.architecture.as_str(), classic.size), ("amd64", 1));
+        // Releases on disk name images by it: it must never change.
+        assert_eq!(classic.content.0, "81998d0069371c7920c7532e8a559facfd7fd8d5be4b13ca3d8a85a1d2a84644");
+        for change in [
+            ("A=b", "A=c"),
+            ("6f8c2786", "6f8c2787"),
+            ("\"7\"", "\"8\""),
+            ("2026-11-30T16:24:04", "2026-11-30T16:24:05"),
+        ] {
+            assert_ne!(read(&CLASSIC.replace(change.0, change.1)).content, classic.content, "{change:?}");
+        }
+        let null = read(&CLASSIC.replace("\"Entrypoint\": null,", "\"Entrypoint\": [],"));
+        assert_eq!(null.content, classic.content);
+    }
+
+    #[test]
+    fn a_foreign_container() {
+        let read = |json: &str| container(serde_json::from_str(json).unwrap());
+        let seen = read(FOREIGN);
+        assert_eq!((seen.name.as_str(), seen.restart.as_str()), ("hosttest-x", "unless-stopped"));
+        assert_eq!(
+            (seen.state.status.as_str(), seen.state.running, seen.state.exit_code),
+            ("created", false, 127)
+        );
+        assert!(seen.state.error.contains("executable file not found"));
+        assert_eq!((seen.state.started, seen.state.finished), (None, None));
+        assert_eq!(seen.published, [8000, 9000]);
+        assert!(seen.gpus);
+        assert_eq!(seen.ours, None);
+        let without = FOREIGN.replace("\"gpu\"", "\"other\"");
+        assert!(!read(&without).gpus);
+        assert!(read(&without.replace("\"Runtime\": \"runc\"", "\"Runtime\": \"nvidia\"")).gpus);
+        let ours = FOREIGN.replace(
+            "\"Labels\": {}",
+            r#""Labels": {"sparkctl.format": "1", "sparkctl.deployment": "demo", "sparkctl.release": "3", "sparkctl.rank": "1", "sparkctl.spec": "ab"}"#,
+        );
+        let wanted = Ours {
+            deployment: "demo".parse().unwrap(),
+            release: "3".parse().unwrap(),
+            rank: 1,
+            spec: "ab".to_owned(),
+        };
+        assert_eq!(read(&ours).ours, Some(wanted));
+    }
 }

@@ -1,0 +1,93 @@
+//! Which bytes have to move before a group can start, and from where. Pure.
+
+use sha2::{Digest, Sha256};
+
+use super::check::Finding;
+use super::render::size;
+use super::{Action, Step};
+use crate::cluster::facts::{ModelFile, ModelFolder, NodeFacts};
+use crate::container::hex;
+use crate::profile::Profile;
+use crate::release::RecordedImage;
+
+/// Identity of a model's files without reading them: path, size and modification time of each.
+pub fn weights_digest(files: &[ModelFile]) -> String {
+    let mut files: Vec<_> = files.iter().collect();
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(format!("{}\0{}\0{}\n", file.path, file.size, file.mtime));
+    }
+    hex(&hash.finalize())
+}
+
+/// Files of the model that workers lack, from the head.
+pub(super) fn weights(
+    profile: &Profile,
+    facts: &[NodeFacts],
+    weights: &ModelFolder,
+    findings: &mut Vec<Finding>,
+) -> Vec<Step> {
+    let head = &profile.cluster.nodes[0];
+    let mut steps = Vec::new();
+    for (node, facts) in profile.cluster.nodes.iter().zip(facts).skip(1) {
+        let have = facts.model.as_ref().map_or(&[][..], |model| &model.files);
+        let missing: Vec<_> = weights.files.iter().filter(|file| !have.contains(file)).cloned().collect();
+        if missing.is_empty() {
+            continue;
+        }
+        let bytes = missing.iter().map(|file| file.size).sum();
+        if let Some(disk) = facts.model_disk
+            && disk.free < bytes
+        {
+            findings.push(Finding::error(
+                "disk-model",
+                Some(&node.name),
+                format!(
+                    "{} are to be copied to `{}`, {} are free there",
+                    size(bytes),
+                    profile.model.path,
+                    size(disk.free)
+                ),
+                "free some space on that file system",
+            ));
+        }
+        steps.push(Step {
+            node: node.name.clone(),
+            action: Action::CopyWeights {
+                from: head.name.clone(),
+                from_address: head.fabric,
+                to_address: node.fabric,
+                path: profile.model.path.clone(),
+                files: missing,
+                bytes,
+            },
+        });
+    }
+    steps
+}
+
+/// The image for the nodes that lack it, from the first that has it; and sparkctl's own name for it everywhere.
+pub(super) fn image(profile: &Profile, image: &RecordedImage, facts: &[NodeFacts]) -> Vec<Step> {
+    let holder = |i: &usize| facts[*i].image(&image.content);
+    let Some(source) = (0..facts.len()).find(|i| holder(i).is_some()) else { return Vec::new() };
+    let source_image = holder(&source).expect("the source has the image");
+    let nodes = &profile.cluster.nodes;
+    let mut steps = Vec::new();
+    for (i, node) in nodes.iter().enumerate() {
+        let action = match holder(&i) {
+            Some(there) if there.references.contains(&image.content.kept_as()) => continue,
+            Some(there) => Action::KeepImage { image: there.id.clone(), content: image.content.clone() },
+            None => Action::CopyImage {
+                from: nodes[source].name.clone(),
+                from_address: nodes[source].fabric,
+                to_address: node.fabric,
+                image: source_image.id.clone(),
+                content: image.content.clone(),
+                bytes: source_image.size,
+            },
+        };
+        steps.push(Step { node: node.name.clone(), action });
+    }
+    steps
+}

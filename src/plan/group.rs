@@ -1,0 +1,111 @@
+//! The stages that bring a group up, prove it and record it. Pure.
+
+use super::{Action, Endpoint, ReadySpec, Stage, StageKind, Step};
+use crate::cluster::facts::NodeFacts;
+use crate::container::{Rank, container_name};
+use crate::profile::{DeploymentName, Profile, Verify};
+use crate::release::{Outcome, Release};
+
+/// Steps of a stage, before it is known whether there are any.
+pub(super) type Steps = (StageKind, Vec<Step>);
+
+/// Stages that have steps.
+pub(super) fn stages(all: impl IntoIterator<Item = Steps>) -> Vec<Stage> {
+    all.into_iter()
+        .filter(|(_, steps)| !steps.is_empty())
+        .map(|(kind, steps)| Stage { kind, steps })
+        .collect()
+}
+
+/// The record of what is about to be done.
+pub(super) fn begin(release: &Release) -> Steps {
+    let write = |_: &Rank| Action::WriteRelease { release: Box::new(release.clone()) };
+    (StageKind::Begin, on_each(release, write))
+}
+
+/// Every container of the deployment ends, whatever it was for.
+pub(super) fn retire(deployment: &DeploymentName, facts: &[NodeFacts]) -> Steps {
+    let steps = facts.iter().flat_map(|facts| {
+        facts.ours(deployment).map(|(container, ours)| Step {
+            node: facts.node.clone(),
+            action: Action::Retire {
+                container: container.name.clone(),
+                release: ours.release,
+                rank: ours.rank,
+            },
+        })
+    });
+    (StageKind::Stop, steps.collect())
+}
+
+/// Every rank's container is made and started.
+pub(super) fn start(release: &Release) -> Steps {
+    let start = |rank: &Rank| Action::Start {
+        deployment: release.deployment.clone(),
+        release: release.number,
+        rank: Box::new(rank.clone()),
+    };
+    (StageKind::Start, on_each(release, start))
+}
+
+/// The group has to be ready, and to answer rightly.
+pub(super) fn prove(release: &Release) -> [Steps; 2] {
+    let profile = &release.profile;
+    let endpoint = Endpoint { port: profile.serve.port.get(), model: profile.served_name().to_owned() };
+    let ready = ReadySpec {
+        engine: profile.engine.kind,
+        endpoint: endpoint.clone(),
+        containers: release.ranks.iter().map(|rank| (rank.node.clone(), name(release, rank))).collect(),
+        timeout: profile.ready.timeout,
+        stall: profile.ready.stall,
+    };
+    let on_head = |action| vec![Step { node: profile.head().name.clone(), action }];
+    [
+        (StageKind::Ready, on_head(Action::AwaitReady { ready })),
+        (StageKind::Verify, on_head(Action::Verify { endpoint, verify: questions(profile) })),
+    ]
+}
+
+/// The containers come back with the node from now on, and the record says `deployed`; what is so
+/// already is left out. `started` says that the containers are new, whatever the facts say.
+pub(super) fn record(release: &Release, facts: &[NodeFacts], started: bool) -> Steps {
+    let of = |rank: &Rank| facts.iter().find(|facts| facts.node == rank.node);
+    let comes_back = |rank: &Rank| {
+        let name = name(release, rank);
+        let restarts = |facts: &NodeFacts| {
+            facts.containers.iter().any(|c| c.name == name && c.restart == "unless-stopped")
+        };
+        !started && of(rank).is_some_and(restarts)
+    };
+    let done = Release { outcome: Outcome::Deployed, ..release.clone() };
+    let written = |rank: &Rank| {
+        let says_so = |r: &Release| r.number == done.number && r.outcome == done.outcome;
+        of(rank).is_some_and(|facts| facts.releases.iter().any(says_so))
+    };
+    let restart = release.ranks.iter().filter(|rank| !comes_back(rank)).map(|rank| Step {
+        node: rank.node.clone(),
+        action: Action::KeepRunning { container: name(release, rank) },
+    });
+    let write = release.ranks.iter().filter(|rank| !written(rank)).map(|rank| Step {
+        node: rank.node.clone(),
+        action: Action::WriteRelease { release: Box::new(done.clone()) },
+    });
+    (StageKind::Record, restart.chain(write).collect())
+}
+
+/// What `verify` asks, less what the engine was not told to do.
+fn questions(profile: &Profile) -> Verify {
+    Verify {
+        chat: profile.verify.chat,
+        reasoning: profile.verify.reasoning && profile.engine.reasoning_parser.is_some(),
+        tools: profile.verify.tools && profile.engine.tool_parser.is_some(),
+    }
+}
+
+fn on_each(release: &Release, action: impl Fn(&Rank) -> Action) -> Vec<Step> {
+    release.ranks.iter().map(|rank| Step { node: rank.node.clone(), action: action(rank) }).collect()
+}
+
+fn name(release: &Release, rank: &Rank) -> String {
+    container_name(&release.deployment, rank.rank)
+}
