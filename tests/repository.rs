@@ -1,7 +1,5 @@
 //! What the layout promises, held against the source itself: layers, doors, and the README's table.
 
-#![expect(clippy::unwrap_used, reason = "what a test takes for granted may panic")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
