@@ -1,6 +1,8 @@
 //! Plans for the cluster that the project began with: what people and programs read of them, and
 //! that executing one leaves nothing to do.
 
+#![expect(clippy::unwrap_used, reason = "what a test takes for granted may panic")]
+
 mod desk;
 
 use desk::{Command, Desk, changed, lint, operator, seed_profile};
@@ -27,7 +29,7 @@ fn brief(plan: &Plan) -> Value {
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(shorten),
-            Value::String(text) if text.contains('\n') => *text = "(script)".to_owned(),
+            Value::String(text) if text.contains('\n') => "(script)".clone_into(text),
             _ => {}
         }
     }

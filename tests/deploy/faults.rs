@@ -1,6 +1,9 @@
 //! A fault at every effect of an operation: the answer is true, and the next deploy repairs.
 
+use std::time::Duration;
+
 use sparkctl::event::RunOutcome;
+use sparkctl::execute::Cancel;
 use sparkctl::host::fake::{Fault, Moment};
 use sparkctl::operation::Target;
 
@@ -14,13 +17,28 @@ fn hold_restore_to_account(run: &desk::Run) {
     }
 }
 
+/// Runs `command`, and wishes for its end when it has hung for a while.
+async fn interrupted(desk: &Desk, command: Command) -> desk::Run {
+    let (switch, cancel) = Cancel::new();
+    let wish = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let _ = switch.send(true);
+        std::future::pending::<()>().await;
+    });
+    let limit = Duration::from_secs(3600);
+    let run = tokio::time::timeout(limit, desk.run_until(command, &cancel)).await;
+    wish.abort();
+    run.expect("an interrupt ends it")
+}
+
 /// Runs `command` once for every effect of it and every fault there; afterwards a deploy converges.
+#[expect(clippy::print_stdout, reason = "what each fault led to is worth reading")]
 async fn sweep(name: &str, desk: &Desk, command: Command) {
     let probe = desk.copy();
     probe.run(command).await;
     let effects = probe.cluster.effects();
     let mut runs = 0;
-    for fault in [Fault::Fail, Fault::Disconnect, Fault::Die] {
+    for fault in [Fault::Fail, Fault::Disconnect, Fault::Hang, Fault::Die] {
         for moment in [Moment::Before, Moment::After] {
             for number in 1.. {
                 // Of a question only the answer can be lost.
@@ -30,7 +48,10 @@ async fn sweep(name: &str, desk: &Desk, command: Command) {
                 }
                 let desk = desk.copy();
                 desk.cluster.fault_at(number, fault, moment);
-                let run = desk.run(command).await;
+                let run = match fault {
+                    Fault::Hang => interrupted(&desk, command).await,
+                    _ => desk.run(command).await,
+                };
                 if desk.cluster.fault_ahead() {
                     desk.hold_to_account(&run);
                     break;

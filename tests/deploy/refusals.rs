@@ -8,6 +8,7 @@ use sparkctl::event::RunOutcome;
 use sparkctl::host::fake::{Behaviour, FakeContainer, SEED_IMAGE, SEED_MODEL, content};
 use sparkctl::operation::Target;
 use sparkctl::plan::check::{Finding, Severity};
+use sparkctl::profile::NodeName;
 use sparkctl::release::ReleaseNumber;
 
 use crate::desk::{Command, Desk, changed};
@@ -28,7 +29,7 @@ async fn check(desk: &Desk, command: Command, wanted: Wanted) {
     let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
     let is = |finding: &&Finding| {
         finding.id == id
-            && finding.node.as_ref().map(|node| node.as_str()) == node
+            && finding.node.as_ref().map(NodeName::as_str) == node
             && finding.message.contains(message)
             && finding.hint.as_ref().is_some_and(|hint| hint.contains(remedy))
     };
@@ -40,9 +41,20 @@ fn listener(port: u16, process: Option<&str>) -> Listener {
     Listener { port, address: "0.0.0.0".to_owned(), process: process.map(str::to_owned) }
 }
 
+/// How a deploy is spoilt, and what is told of it.
+type Case = (fn(&mut Desk), Wanted);
+
+/// Each case on a cluster of its own.
+async fn check_all(cases: &[Case]) {
+    for (spoil, wanted) in cases {
+        let mut desk = Desk::seed();
+        spoil(&mut desk);
+        check(&desk, Command::Deploy, *wanted).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn of_a_deploy() {
-    type Case = (fn(&mut Desk), Wanted);
+async fn of_a_deploy_for_its_nodes() {
     let cases: &[Case] = &[
         (
             |desk| desk.profile.cluster.nodes[1].fabric = Ipv4Addr::new(192, 168, 200, 99),
@@ -95,6 +107,36 @@ async fn of_a_deploy() {
             ("port-taken", Some("spark1"), "is taken by container `web`", "choose another"),
         ),
         (
+            |desk| desk.cluster.machine("spark2", |m| m.gpus.clear()),
+            ("gpu-absent", Some("spark2"), "reports no GPU", "nvidia-smi"),
+        ),
+        (
+            |desk| desk.profile.engine.tensor_parallel = 4,
+            ("gpu-count", None, "is 4, but the nodes have 2 GPUs", "lower `engine.tensor_parallel`"),
+        ),
+        (
+            |desk| desk.cluster.machine("spark2", |m| drop(m.tools.remove("rsync"))),
+            ("tool-absent", Some("spark2"), "`rsync` is not installed", "apt install rsync"),
+        ),
+        (
+            |desk| desk.cluster.machine("spark1", |m| drop(m.tools.remove("python3"))),
+            ("tool-absent", Some("spark1"), "`python3` is not installed", "apt install python3"),
+        ),
+        (
+            |desk| {
+                let one = desk.cluster.machine("spark1", |m| m.system.clone());
+                desk.cluster.machine("spark2", |m| m.system = one);
+            },
+            ("same-machine", Some("spark2"), "the same machine as spark1", "`host` of its own"),
+        ),
+    ];
+    check_all(cases).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_deploy_for_its_image_and_model() {
+    let cases: &[Case] = &[
+        (
             |desk| desk.cluster.machine("spark1", |m| m.images.clear()),
             ("image-absent", None, SEED_IMAGE, "on spark1: docker pull"),
         ),
@@ -126,38 +168,11 @@ async fn of_a_deploy() {
             ("model-absent", Some("spark1"), "lead nowhere: tokenizer.json", "fetch the model again"),
         ),
         (
-            |desk| desk.cluster.machine("spark2", |m| m.gpus.clear()),
-            ("gpu-absent", Some("spark2"), "reports no GPU", "nvidia-smi"),
-        ),
-        (
-            |desk| desk.profile.engine.tensor_parallel = 4,
-            ("gpu-count", None, "is 4, but the nodes have 2 GPUs", "lower `engine.tensor_parallel`"),
-        ),
-        (
-            |desk| desk.cluster.machine("spark2", |m| drop(m.tools.remove("rsync"))),
-            ("tool-absent", Some("spark2"), "`rsync` is not installed", "apt install rsync"),
-        ),
-        (
-            |desk| desk.cluster.machine("spark1", |m| drop(m.tools.remove("python3"))),
-            ("tool-absent", Some("spark1"), "`python3` is not installed", "apt install python3"),
-        ),
-        (
-            |desk| {
-                let one = desk.cluster.machine("spark1", |m| m.system.clone());
-                desk.cluster.machine("spark2", |m| m.system = one);
-            },
-            ("same-machine", Some("spark2"), "the same machine as spark1", "`host` of its own"),
-        ),
-        (
             |desk| desk.cluster.machine("spark2", |m| m.model_disk = Disk { total: 200, free: 100 }),
             ("disk-model", Some("spark2"), "119 GB are to be copied", "free some space"),
         ),
     ];
-    for (spoil, wanted) in cases {
-        let mut desk = Desk::seed();
-        spoil(&mut desk);
-        check(&desk, Command::Deploy, *wanted).await;
-    }
+    check_all(cases).await;
 }
 
 /// Two nodes of one kind, and an image of another: told of each node.

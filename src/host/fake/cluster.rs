@@ -228,6 +228,8 @@ impl FakeCluster {
         error: impl FnOnce(&str) -> HostError,
         act: impl FnOnce(&mut State) -> Result<T, HostError>,
     ) -> Result<T, HostError> {
+        // What happens on several nodes at once takes turns, so that a fault comes in the middle of all.
+        tokio::task::yield_now().await;
         let (fault, moment) = match self.begin(node, &name, changes) {
             Begun::Dead => return std::future::pending().await,
             Begun::Unreachable => return Err(lost(node, &name)),

@@ -41,7 +41,9 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             good(text.collect::<String>())
         }
         "ray-nodes" => match state.ray_nodes(node, argument(0)) {
-            Some(alive) => good(alive.iter().map(|address| format!("{address}\n")).collect::<String>()),
+            Some(alive) => {
+                good(alive.iter().map(|address| format!("{address}\n")).collect::<Vec<_>>().concat())
+            }
             None => bad("Error response from daemon: No such container"),
         },
         "check-image" => match state.machine(node).image(argument(0)) {
@@ -319,7 +321,7 @@ fn gather(state: &mut State, node: &NodeName, deployment: &str, model: &str) -> 
         system.memory_available / 1024
     );
     section("meminfo", memory.as_bytes());
-    let links: Vec<_> = machine
+    let addresses: Vec<_> = machine
         .interfaces
         .iter()
         .map(|interface| {
@@ -331,7 +333,7 @@ fn gather(state: &mut State, node: &NodeName, deployment: &str, model: &str) -> 
             json!({ "ifname": interface.name, "flags": flags, "mtu": interface.mtu, "addr_info": addresses })
         })
         .collect();
-    section("addresses", json!(links).to_string().as_bytes());
+    section("addresses", json!(addresses).to_string().as_bytes());
     let rdma = machine.interfaces.iter().flat_map(|interface| {
         interface.rdma.iter().map(move |device| format!("{device} {}\n", interface.name))
     });
