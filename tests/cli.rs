@@ -67,7 +67,8 @@ fn an_error_is_a_document_for_programs() {
     let document: Value = serde_json::from_str(&said.stdout).expect("a document");
     assert_eq!((&document["format"], &document["exit"]), (&Value::from(1), &Value::from(2)));
     let places = document["details"].as_array().expect("the mistakes");
-    let wrong_key = places.iter().find(|mistake| mistake["message"].as_str().is_some_and(|m| m.contains("clustr")));
+    let wrong_key =
+        places.iter().find(|mistake| mistake["message"].as_str().is_some_and(|m| m.contains("clustr")));
     assert_eq!(wrong_key.expect("the wrong key is told")["line"], 3, "{document:#}");
 }
 
@@ -86,7 +87,11 @@ fn what_is_known_is_named() {
     assert!(said.stderr.contains("one/profile.json"), "{}", said.stderr);
     know("two", "{}");
     let said = run(state.path(), &["status"]);
-    assert!(said.stderr.contains("several deployments") && said.stderr.contains("one, two"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("several deployments") && said.stderr.contains("one, two"),
+        "{}",
+        said.stderr
+    );
     assert!(run(state.path(), &["stop", "three"]).stderr.contains("known are: one, two"));
 }
 
@@ -99,5 +104,9 @@ fn a_state_folder_that_cannot_be_written_is_refused() {
     let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml");
     let said = run(&file, &["deploy", profile]);
     assert_eq!(said.code, Some(3), "{}", said.stderr);
-    assert!(said.stderr.contains("cannot write to") && said.stderr.contains("nothing was changed"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("cannot write to") && said.stderr.contains("nothing was changed"),
+        "{}",
+        said.stderr
+    );
 }

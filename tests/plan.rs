@@ -7,7 +7,9 @@ mod desk;
 
 use desk::{Command, Desk, changed, lint, operator, seed_profile};
 use serde_json::{Value, json};
+use sparkctl::cluster::facts::{Disk, ModelFolder};
 use sparkctl::event::RunOutcome;
+use sparkctl::host::fake::SEED_MODEL;
 use sparkctl::operation::{self, Target};
 use sparkctl::plan::planner::{self, Planned};
 use sparkctl::plan::{Plan, render};
@@ -89,6 +91,23 @@ async fn rollback() {
     let mut plan = planner::restore(&before, &facts, planner::OtherWeights::Refuse).unwrap().plan;
     plan.last_start_seconds = Some(391.0);
     show("rollback", &plan);
+}
+
+/// What a cut transfer left takes the space that its rest does not need any more.
+#[tokio::test(start_paused = true)]
+async fn room_is_counted_with_what_a_cut_transfer_left() {
+    let desk = Desk::seed();
+    let left = |partial| ModelFolder { partial, ..ModelFolder::default() };
+    desk.cluster.machine("spark2", |m| {
+        m.model_disk = Disk { total: 200_000_000_000, free: 30_000_000_000 };
+        m.folders.insert(SEED_MODEL.to_owned(), left(100_000_000_000));
+    });
+    let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    planner::deploy(&desk.profile, &facts, &operator()).unwrap();
+    desk.cluster.machine("spark2", |m| drop(m.folders.insert(SEED_MODEL.to_owned(), left(80_000_000_000))));
+    let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    let refused = planner::deploy(&desk.profile, &facts, &operator()).unwrap_err();
+    assert_eq!(refused.0[0].id, "disk-model");
 }
 
 /// A rollback of what was just deployed, or a repair after a rank was lost, asks for no bytes.

@@ -167,6 +167,8 @@ pub struct ModelFolder {
     pub files: Vec<ModelFile>,
     /// Links that lead nowhere, by their path in the folder.
     pub dangling: Vec<String>,
+    /// Bytes that a cut transfer left in the folder, and that the next one goes on with.
+    pub partial: u64,
 }
 
 /// One file of a model.

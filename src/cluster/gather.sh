@@ -76,6 +76,8 @@ if [ -d "$model" ]; then
   problems=$(find -L "$model/" -name .sparkctl-partial -prune -o -type f -printf '%s %T@ %P\0' 2>&1 >&3)
   section model-dangling
   find "$model/" -xtype l -printf '%P\0' 2>/dev/null
+  section model-partial
+  find "$model/" -path '*/.sparkctl-partial/*' -type f -printf '%s\n' 2>/dev/null
   section model-problems
   printf '%s\n' "$problems"
 fi 3>&1

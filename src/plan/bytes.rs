@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use super::check::Finding;
 use super::render::size;
 use super::{Action, Step};
-use crate::cluster::facts::{ModelFile, ModelFolder, NodeFacts};
+use crate::cluster::facts::{Image, ImageStore, ModelFile, ModelFolder, NodeFacts};
 use crate::container::hex;
 use crate::profile::Profile;
 use crate::release::RecordedImage;
@@ -37,8 +37,10 @@ pub(super) fn weights(
             continue;
         }
         let bytes = missing.iter().map(|file| file.size).sum();
+        // What a cut transfer left is there already, and counts as taken space as well.
+        let partial = facts.model.as_ref().map_or(0, |model| model.partial);
         if let Some(disk) = facts.model_disk
-            && disk.free < bytes
+            && disk.free + partial < bytes
         {
             findings.push(Finding::error(
                 "disk-model",
@@ -68,7 +70,12 @@ pub(super) fn weights(
 }
 
 /// The image for the nodes that lack it, from the first that has it; and sparkctl's own name for it everywhere.
-pub(super) fn image(profile: &Profile, image: &RecordedImage, facts: &[NodeFacts]) -> Vec<Step> {
+pub(super) fn image(
+    profile: &Profile,
+    image: &RecordedImage,
+    facts: &[NodeFacts],
+    findings: &mut Vec<Finding>,
+) -> Vec<Step> {
     let holder = |i: &usize| facts[*i].image(&image.content);
     let Some(source) = (0..facts.len()).find(|i| holder(i).is_some()) else { return Vec::new() };
     let source_image = holder(&source).expect("the source has the image");
@@ -78,16 +85,43 @@ pub(super) fn image(profile: &Profile, image: &RecordedImage, facts: &[NodeFacts
         let action = match holder(&i) {
             Some(there) if there.references.contains(&image.content.kept_as()) => continue,
             Some(there) => Action::KeepImage { image: there.id.clone(), content: image.content.clone() },
-            None => Action::CopyImage {
-                from: nodes[source].name.clone(),
-                from_address: nodes[source].fabric,
-                to_address: node.fabric,
-                image: source_image.id.clone(),
-                content: image.content.clone(),
-                bytes: source_image.size,
-            },
+            None => {
+                findings.extend(room_for_image(source_image, facts[source].docker.store, &facts[i]));
+                Action::CopyImage {
+                    from: nodes[source].name.clone(),
+                    from_address: nodes[source].fabric,
+                    to_address: node.fabric,
+                    image: source_image.id.clone(),
+                    content: image.content.clone(),
+                    bytes: source_image.size,
+                }
+            }
         };
         steps.push(Step { node: node.name.clone(), action });
     }
     steps
+}
+
+/// What is missing at Docker's data root for an image to come. The classic store keeps the archive
+/// beside the unpacked layers for a moment, the containerd store blobs and snapshots for good; and
+/// that is what it reports as an image's size.
+fn room_for_image(image: &Image, store: ImageStore, target: &NodeFacts) -> Option<Finding> {
+    let needed = match store {
+        ImageStore::Classic => 2 * image.size,
+        ImageStore::Containerd => image.size,
+    };
+    let free = target.docker.disk?.free;
+    (free < needed).then(|| {
+        Finding::error(
+            "disk-image",
+            Some(&target.node),
+            format!(
+                "the image needs {} at `{}` while it is loaded, {} are free there",
+                size(needed),
+                target.docker.root,
+                size(free)
+            ),
+            "free some space: `docker system df` shows what takes it",
+        )
+    })
 }

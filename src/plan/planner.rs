@@ -163,7 +163,7 @@ fn bring_up(
 ) -> Result<Planned, Refused> {
     let profile = release.profile.clone();
     let copies = bytes::weights(&profile, facts, weights, &mut findings);
-    let images = bytes::image(&profile, &release.image, facts);
+    let images = bytes::image(&profile, &release.image, facts, &mut findings);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(Refused(findings));
     }

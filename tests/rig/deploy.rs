@@ -114,7 +114,7 @@ fn weights_and_image_come_to_the_worker_once() {
     assert_eq!(rig.on("spark1", sums), rig.on("spark2", sums));
     // No daemon, no secret is left behind.
     for node in ["spark1", "spark2"] {
-        assert_eq!(rig.on(node, "pgrep -fa 'rsync|docker (save|load)' || true"), "", "{node}");
+        assert_eq!(rig.on(node, "pgrep -u spark -fa 'rsync|docker|python3' || true"), "", "{node}");
         assert_eq!(rig.on(node, "ls -A /tmp | grep -i sparkctl || true"), "", "{node}");
     }
     let plan = operator.run(&["--output", "json", "plan", &operator.file()]).ended(0);
@@ -132,7 +132,8 @@ fn a_cut_transfer_is_continued() {
     );
     rig.run(&["slow-fabric", "spark2", "100mbit"]);
     let operator = Operator::with("rig-stub");
-    let mut first = operator.command(&["--output", "json", "deploy", &operator.file()]).spawn().expect("sparkctl starts");
+    let mut first =
+        operator.command(&["--output", "json", "deploy", &operator.file()]).spawn().expect("sparkctl starts");
     let events = BufReader::new(first.stdout.take().expect("piped"));
     let came = events.lines().map_while(Result::ok).filter_map(|line| {
         let event: Value = serde_json::from_str(&line).ok()?;
@@ -158,7 +159,8 @@ fn a_cut_transfer_is_continued() {
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    let megabytes: u32 = detail.split(" MB").next().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{detail}"));
+    let megabytes: u32 =
+        detail.split(" MB").next().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{detail}"));
     assert!((10..60).contains(&megabytes), "not only the rest was moved: {detail}");
     let sum = "sha256sum < /home/spark/models/tiny/big.bin";
     assert_eq!(rig.on("spark1", sum), rig.on("spark2", sum));
@@ -230,7 +232,8 @@ fn rollback_goes_to_the_same_image_although_its_tag_moved() {
     let mut operator = Operator::with("rig-stub");
     operator.edit("sparkctl-rig/stub-engine:1", "sparkctl-rig/moving:1");
     operator.deploy().ended(0);
-    let moved = |node, container| rig.inspect(node, container, "{{json .Config.Labels}}").contains("rig.moved");
+    let moved =
+        |node, container| rig.inspect(node, container, "{{json .Config.Labels}}").contains("rig.moved");
     assert!(!moved("spark1", HEAD));
     rig.on(
         "spark1",

@@ -77,7 +77,8 @@ impl Rig {
 /// An operator with a state folder of their own, and a profile.
 pub struct Operator {
     pub folder: tempfile::TempDir,
-    profile: String,
+    /// The profile's text.
+    pub profile: String,
 }
 
 /// What a run of sparkctl said.

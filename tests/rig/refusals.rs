@@ -4,6 +4,7 @@ use crate::harness::{Operator, Rig, answers_rightly};
 
 /// A profile that is wrong, what is told, and the exit status.
 fn check(operator: &mut Operator, from: &str, to: &str, code: i32, told: &[&str]) {
+    let good = operator.profile.clone();
     operator.edit(from, to);
     for command in ["plan", "deploy"] {
         let mut said = operator.run(&[command, &operator.file()]).ended(code);
@@ -11,7 +12,7 @@ fn check(operator: &mut Operator, from: &str, to: &str, code: i32, told: &[&str]
             said = said.saying(text);
         }
     }
-    operator.edit(to, from);
+    operator.profile = good;
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn a_port_that_a_stranger_holds_is_refused() {
     let operator = Operator::with("rig-stub");
     operator.deploy().ended(3).saying("port 30000 (serve.port) is taken").saying("spark1");
     assert!(rig.containers("spark1").is_empty());
-    rig.on("spark1", "pkill -f 'http.server 30000'");
+    rig.on("spark1", "pkill -f '[h]ttp.server 30000'");
 }
 
 #[test]

@@ -93,29 +93,27 @@ fn a_killed_deploy_is_continued() {
     let rig = Rig::clean();
     let mut operator = Operator::with("rig-stub");
     operator.deploy().ended(0);
-    operator.edit("context_length: 2048", "context_length: 1024");
+    let mut context = 2048;
     for milliseconds in [300, 900, 1500, 2200, 3000, 4000] {
+        operator.edit(&format!("context_length: {context}"), &format!("context_length: {}", context - 1));
+        context -= 1;
         let mut run = operator.command(&["deploy", &operator.file()]).spawn().expect("sparkctl starts");
         std::thread::sleep(Duration::from_millis(milliseconds));
         run.kill().expect("it can be killed");
         run.wait().expect("it ends");
         let mut last = None;
         eventually("the lock is free", Duration::from_secs(20), || {
-            let said = operator.run(&["deploy", &operator.file()]);
+            let said = operator.deploy();
             let free = said.code != Some(6);
             last = Some(said);
             free
         });
         last.expect("it ran").ended(0);
         answers_rightly();
-        operator.run(&["plan", "--exit-code", &operator.file()]).ended(0);
-        let other = if milliseconds == 900 { "1024" } else { "900" };
-        operator.edit(
-            if other == "900" { "context_length: 1024" } else { "context_length: 900" },
-            &format!("context_length: {other}"),
+        assert!(
+            rig.argv("spark1", "sparkctl-rig-stub-0").contains(&format!(r#""--max-model-len","{context}""#))
         );
-        operator.deploy().ended(0);
-        operator.edit(&format!("context_length: {other}"), "context_length: 1024");
+        operator.run(&["plan", "--exit-code", &operator.file()]).ended(0);
     }
     assert_eq!(rig.containers("spark1"), ["sparkctl-rig-stub-0 running"]);
 }

@@ -368,6 +368,7 @@ fn gather(state: &mut State, node: &NodeName, deployment: &str, model: &str) -> 
             section("model-files", files.collect::<String>().as_bytes());
             let dangling = folder.dangling.iter().map(|name| format!("{name}\0"));
             section("model-dangling", dangling.collect::<String>().as_bytes());
+            section("model-partial", format!("{}\n", folder.partial).as_bytes());
             section("model-problems", b"\n");
         }
     }

@@ -109,5 +109,5 @@ fn model() -> ModelFolder {
     ];
     files.extend(small.map(|(name, size)| file(name.to_owned(), size)));
     files.sort();
-    ModelFolder { files, dangling: Vec::new() }
+    ModelFolder { files, ..ModelFolder::default() }
 }
