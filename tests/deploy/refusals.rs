@@ -175,8 +175,8 @@ async fn of_a_deploy_for_its_image_and_model() {
             // 18.4 GB, twice: the archive and the unpacked layers.
             |desk| {
                 desk.cluster.machine("spark2", |m| {
-                    m.docker.disk = Some(Disk { total: 50_000_000_000, free: 36_000_000_000 })
-                })
+                    m.docker.disk = Some(Disk { total: 50_000_000_000, free: 36_000_000_000 });
+                });
             },
             ("disk-image", Some("spark2"), "the image needs 37 GB at `/var/lib/docker`", "docker system df"),
         ),

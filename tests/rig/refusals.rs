@@ -90,7 +90,11 @@ fn docker_that_cannot_be_used_is_told() {
     let rig = Rig::clean();
     let operator = Operator::with("rig-stub");
     rig.run(&["stop-dockerd", "spark2"]);
-    operator.deploy().ended(7).saying("Docker on spark2 cannot be used").saying("systemctl enable --now docker");
+    operator
+        .deploy()
+        .ended(7)
+        .saying("Docker on spark2 cannot be used")
+        .saying("systemctl enable --now docker");
     rig.run(&["heal", "spark2"]);
     rig.on("spark2", "gpasswd -d spark docker");
     let said = operator.deploy();
