@@ -95,6 +95,12 @@ fn docker_that_cannot_be_used_is_told() {
         .ended(7)
         .saying("Docker on spark2 cannot be used")
         .saying("systemctl enable --now docker");
+    // Not installed: neither its socket nor its programs.
+    let programs = "for f in /usr/bin/docker /usr/bin/dockerd /usr/sbin/dockerd";
+    rig.on("spark2", &format!("rm -f /run/docker.sock; {programs}; do [ ! -e $f ] || mv $f $f.away; done"));
+    let said = operator.deploy();
+    rig.on("spark2", &format!("{programs}; do [ ! -e $f.away ] || mv $f.away $f; done"));
+    said.ended(7).saying("Docker on spark2 cannot be used").saying("not installed");
     rig.run(&["heal", "spark2"]);
     rig.on("spark2", "gpasswd -d spark docker");
     let said = operator.deploy();
