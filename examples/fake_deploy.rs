@@ -44,8 +44,14 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
     let terminal = Terminal::new(false, false, false, None);
     let reporting = tokio::spawn(report(receiver, vec![Box::new(terminal)]));
     let (_switch, cancel) = Cancel::new();
-    let operation =
-        Operation { profile, hosts: &hosts, operator: &operator, events: &events, cancel: &cancel };
+    let operation = Operation {
+        profile,
+        hosts: &hosts,
+        operator: &operator,
+        events: &events,
+        cancel: &cancel,
+        reconnect: &hosts,
+    };
     let outcome = operation.deploy().await;
     drop(events);
     reporting.await?;

@@ -23,7 +23,7 @@ pub enum Exit {
     Locked = 6,
     /// A node cannot be reached or refuses us.
     Unreachable = 7,
-    /// Unhealthy, or drifted.
+    /// It should serve, and does not.
     Unhealthy = 8,
     /// `plan --exit-code`: changes are pending.
     Pending = 10,
@@ -49,6 +49,7 @@ impl RunOutcome {
             Self::Unreachable { .. } => Exit::Unreachable,
             Self::Unchanged { serving: Some(_) } | Self::Restored { .. } => Exit::Restored,
             Self::Unchanged { serving: None } | Self::Down { .. } => Exit::Down,
+            Self::NotServing { .. } => Exit::Unhealthy,
             Self::Interrupted { .. } => Exit::Interrupted,
         }
     }

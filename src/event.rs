@@ -40,6 +40,7 @@ pub enum Event {
     Evidence {
         node: NodeName,
         rank: u32,
+        release: ReleaseNumber,
         state: Option<ContainerState>,
         #[serde(skip)]
         log: String,
@@ -87,6 +88,8 @@ pub struct Failure {
 pub enum RunOutcome {
     /// The plan was empty.
     NothingToDo { release: Option<ReleaseNumber>, endpoint: Option<String> },
+    /// Everything is in place, but it does not serve.
+    NotServing { release: Option<ReleaseNumber>, why: String },
     /// The release serves, verified.
     Deployed { release: ReleaseNumber, endpoint: String, outage_seconds: Option<f64> },
     /// No container of the deployment is left running.
@@ -101,7 +104,7 @@ pub enum RunOutcome {
     Unchanged { serving: Option<ReleaseNumber> },
     /// The run failed and the release before serves again, verified.
     Restored { failed: ReleaseNumber, release: ReleaseNumber },
-    /// The run failed and nothing serves.
+    /// The run failed, and no release was brought back; `why` says what state was left.
     Down { failed: Option<ReleaseNumber>, why: String },
     /// A signal ended the run; `state` says what was left.
     Interrupted { state: String },

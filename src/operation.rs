@@ -4,35 +4,55 @@
 //! The state of the nodes decides, never what an earlier run meant to do, so an operation may be
 //! killed anywhere and the next one continues or repairs.
 
-use std::error::Error;
+mod back;
 
+use std::error::Error;
+use std::time::Duration;
+
+use async_trait::async_trait;
 use futures_util::future::join_all;
 
 use crate::cluster::facts::NodeFacts;
 use crate::cluster::gather;
-use crate::container::container_name;
-use crate::diagnose::{self, Diagnosis, End, LogLine, RankEvidence};
+use crate::diagnose::Diagnosis;
 use crate::event::{Event, Events, Failure, RunOutcome};
-use crate::execute::{Cancel, ExecuteError, Hosts, StepError, execute};
+use crate::execute::{Cancel, ExecuteError, Hosts, StepError, execute, readiness};
 use crate::host::HostError;
 use crate::plan::check::Finding;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
-use crate::plan::{Plan, StageKind};
-use crate::profile::{OnFailure, Profile};
+use crate::plan::{Endpoint, Plan};
+use crate::profile::Profile;
 use crate::release::lock::{self, Lock, LockError};
-use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
+use crate::release::{Figures, Outcome, Release, ReleaseNumber};
 
-/// Lines of each rank's log that a diagnosis reads.
-const EVIDENCE_LINES: u32 = 5000;
+/// How long one token may take where it is asked whether a release serves.
+const PROBE: Duration = Duration::from_secs(20);
 
 /// What an operation works with.
 pub struct Operation<'a> {
-    /// The profile, or that of the release which is known to run: who the nodes are.
+    /// What is wanted, or was last deployed from here: who the nodes are.
     pub profile: &'a Profile,
     pub hosts: &'a Hosts,
     pub operator: &'a Operator,
     pub events: &'a Events,
     pub cancel: &'a Cancel,
+    /// The way to the nodes, should the connections be lost.
+    pub reconnect: &'a dyn Reconnect,
+}
+
+/// Connects to the nodes anew.
+#[async_trait]
+pub trait Reconnect: Sync {
+    /// Fresh connections to all nodes, or why some could not be made.
+    async fn reconnect(&self) -> Result<Hosts, Vec<HostError>>;
+}
+
+/// Hosts that need no connecting, as machines in memory.
+#[async_trait]
+impl Reconnect for Hosts {
+    async fn reconnect(&self) -> Result<Hosts, Vec<HostError>> {
+        Ok(self.clone())
+    }
 }
 
 /// What a rollback goes to.
@@ -116,9 +136,7 @@ impl Operation<'_> {
     }
 
     async fn lock_and_look(&self, command: &str) -> Result<(Lock, Vec<NodeFacts>), RunOutcome> {
-        let head = &self.hosts[&self.profile.head().name];
-        let holder = format!("{}, `{command}`, since {:.0}", self.operator.who, self.operator.now);
-        let lock = lock::acquire(head.as_ref(), &self.profile.name, &holder).await;
+        let lock = self.lock(command).await;
         let lock = lock.map_err(|error| match error {
             LockError::Held { holder, .. } => RunOutcome::Locked { holder },
             LockError::Host(error) => unreachable_outcome(&[error], "nothing was changed"),
@@ -126,6 +144,12 @@ impl Operation<'_> {
         let facts = look(self.profile, self.hosts).await;
         let facts = facts.map_err(|errors| unreachable_outcome(&errors, "nothing was changed"))?;
         Ok((lock, facts))
+    }
+
+    async fn lock(&self, command: &str) -> Result<Lock, LockError> {
+        let head = &self.hosts[&self.profile.head().name];
+        let holder = format!("{}, `{command}`, since {:.0}", self.operator.who, self.operator.now);
+        lock::acquire(head, &self.profile.name, &holder).await
     }
 
     async fn finish(&self, outcome: RunOutcome) -> RunOutcome {
@@ -172,7 +196,11 @@ impl Operation<'_> {
         }
         if plan.is_empty() {
             self.events.tell(Event::Planned { plan: Box::new(plan.clone()) }).await;
-            return RunOutcome::NothingToDo { release: plan.running, endpoint: plan.endpoint };
+            // What is there is as it should be; whether it serves, only the endpoint can say.
+            return match self.serving(facts).await {
+                Ok(release) => RunOutcome::NothingToDo { release: Some(release), endpoint: plan.endpoint },
+                Err(why) => RunOutcome::NotServing { release: plan.running, why },
+            };
         }
         let release = plan.release.expect("a plan that is not a stop has a release");
         match self.run(&plan, self.cancel).await {
@@ -185,109 +213,16 @@ impl Operation<'_> {
         }
     }
 
-    /// A stage failed: nothing that serves was touched before `stop`; after it, the release before comes back.
-    async fn failed(
-        &self,
-        plan: &Plan,
-        release: ReleaseNumber,
-        error: &ExecuteError,
-        before: &[NodeFacts],
-    ) -> RunOutcome {
-        let interrupted = matches!(error.source, StepError::Cancelled);
-        if error.stage < StageKind::Stop {
-            self.tell_failure(error, None).await;
-            let serving = plan.running;
-            return if interrupted {
-                let state = serving
-                    .map_or("nothing was running before".to_owned(), |n| format!("release {n} still serves"));
-                RunOutcome::Interrupted { state }
-            } else {
-                RunOutcome::Unchanged { serving }
-            };
-        }
-        let diagnosis = self.keep_evidence(release).await;
-        self.tell_failure(error, diagnosis).await;
-        let outcome = self.go_back(plan, release, error, before).await;
-        match outcome {
-            RunOutcome::Restored { release, .. } if interrupted => {
-                RunOutcome::Interrupted { state: format!("release {release} serves again, verified") }
-            }
-            RunOutcome::Unchanged { serving: Some(release) } if interrupted => {
-                RunOutcome::Interrupted { state: format!("release {release} still serves") }
-            }
-            RunOutcome::Down { why, .. } if interrupted => {
-                RunOutcome::Interrupted { state: format!("nothing serves: {why}") }
-            }
-            outcome => outcome,
-        }
-    }
-
-    async fn go_back(
-        &self,
-        plan: &Plan,
-        failed: ReleaseNumber,
-        error: &ExecuteError,
-        before: &[NodeFacts],
-    ) -> RunOutcome {
-        let down = |why: String| RunOutcome::Down { failed: Some(failed), why };
-        let now = match look(self.profile, self.hosts).await {
-            Ok(now) => now,
-            Err(errors) => {
-                let state = "the release before was not brought back, since not all nodes can be asked";
-                return unreachable_outcome(&errors, state);
-            }
-        };
-        self.events.tell(Event::Facts { facts: now.clone() }).await;
-        // A release that served before keeps its record, whatever became of this attempt.
-        if let Some(record) = planner::release_numbered(failed, &now).filter(|r| r.outcome == Outcome::Begun)
-        {
-            let record = Release { outcome: Outcome::Failed(chain(error).join(": ")), ..record };
-            for node in &plan.nodes {
-                // The record is told, not relied upon: a failure to write it changes nothing.
-                let _ = store::write(self.hosts[node].as_ref(), &record).await;
-            }
-        }
-        if self.profile.on_failure == OnFailure::Keep {
-            return down("`on_failure: keep` leaves the failed containers to be looked at".to_owned());
-        }
-        let Some(target) = before_this(&self.profile.name, plan, failed, before) else {
-            // Nothing ran before: nothing is to run now.
-            let stop = planner::stop(&self.profile.name, &now);
-            let (_never, cancel) = Cancel::new();
-            return match self.run(&stop, &cancel).await {
-                Ok(_) => down(
-                    "nothing ran before; the failed containers were removed, their logs are kept".to_owned(),
-                ),
-                Err(error) => down(format!(
-                    "nothing ran before, and the failed containers remain: {}",
-                    chain(&error).join(": ")
-                )),
-            };
-        };
-        self.events.tell(Event::Restoring { release: target.number }).await;
-        let planned = match planner::restore(&target, &now, OtherWeights::Tell) {
-            Ok(planned) => planned,
-            Err(Refused(findings)) => {
-                let why: Vec<_> = findings.iter().map(ToString::to_string).collect();
-                return down(format!("release {} cannot be brought back: {}", target.number, why.join("; ")));
-            }
-        };
-        for finding in planned.warnings {
-            self.events.tell(Event::Warning { finding }).await;
-        }
-        if planned.plan.is_empty() {
-            // It never ended: nothing was done to it, and nothing is claimed of it beyond that.
-            return RunOutcome::Unchanged { serving: Some(target.number) };
-        }
-        // A second interrupt ends the program; the first one led here and must not end the restore.
-        let (_never, cancel) = Cancel::new();
-        match self.run(&planned.plan, &cancel).await {
-            Ok(_) => RunOutcome::Restored { failed, release: target.number },
-            Err(error) => {
-                let diagnosis = self.keep_evidence(target.number).await;
-                self.tell_failure(&error, diagnosis).await;
-                down(format!("release {} did not come back either", target.number))
-            }
+    /// The release of the containers that run, if its endpoint completes a request just now; else why not.
+    async fn serving(&self, facts: &[NodeFacts]) -> Result<ReleaseNumber, String> {
+        let number = planner::running(&self.profile.name, facts).ok_or("nothing runs")?;
+        let release = planner::release_numbered(number, facts);
+        let profile = release.as_ref().map_or(self.profile, |release| &release.profile);
+        let head = self.hosts.get(&profile.head().name).ok_or("its head is not among the nodes")?;
+        match readiness::complete(head.as_ref(), &Endpoint::of(profile), PROBE).await {
+            Ok(answer) if answer.status == 200 => Ok(number),
+            Ok(answer) => Err(format!("the endpoint answers a completion with HTTP {}", answer.status)),
+            Err(error) => Err(chain(&error).join(": ")),
         }
     }
 
@@ -298,30 +233,6 @@ impl Operation<'_> {
             StepError::Cancelled => RunOutcome::Interrupted { state: state.to_owned() },
             _ => RunOutcome::Down { failed: None, why: format!("the stop is not complete; {state}") },
         }
-    }
-
-    /// The log and the state of every rank, before anything is removed; and what they say of the cause.
-    async fn keep_evidence(&self, release: ReleaseNumber) -> Option<Diagnosis> {
-        let ranks = self.profile.cluster.nodes.iter().enumerate().map(|(rank, node)| async move {
-            let rank = u32::try_from(rank).expect("a few nodes");
-            let host = self.hosts[&node.name].as_ref();
-            let name = container_name(&self.profile.name, rank);
-            let container = host.container(&name).await.ok().flatten();
-            let container =
-                container.filter(|c| c.ours.as_ref().is_some_and(|ours| ours.release == release))?;
-            let log = crate::execute::whole_log(host, &name, Some(EVIDENCE_LINES)).await.unwrap_or_default();
-            let state = container.state;
-            let (node, lines) = (node.name.clone(), log.lines().map(LogLine::parse).collect());
-            let end = (!state.running).then(|| End {
-                code: state.exit_code,
-                oom_killed: state.oom_killed,
-                error: state.error.clone(),
-            });
-            self.events.tell(Event::Evidence { node: node.clone(), rank, state: Some(state), log }).await;
-            Some(RankEvidence { node, rank, lines, end })
-        });
-        let evidence: Vec<_> = join_all(ranks).await.into_iter().flatten().collect();
-        (!evidence.is_empty()).then(|| diagnose::diagnose(&evidence))
     }
 
     async fn tell_failure(&self, error: &ExecuteError, diagnosis: Option<Diagnosis>) {
@@ -338,30 +249,6 @@ impl Operation<'_> {
             hints,
         };
         self.events.tell(Event::Failed { failure: Box::new(failure) }).await;
-    }
-}
-
-/// The release that comes back when `failed` does not become ready: the one that ran; or, where that one
-/// was itself a deploy cut short, the newest that was deployed before.
-fn before_this(
-    deployment: &crate::profile::DeploymentName,
-    plan: &Plan,
-    failed: ReleaseNumber,
-    before: &[NodeFacts],
-) -> Option<Release> {
-    let deployed = |number| {
-        planner::release_numbered(number, before).filter(|release| release.outcome == Outcome::Deployed)
-    };
-    match plan.running {
-        Some(number) if number != failed && deployed(number).is_some() => deployed(number),
-        Some(_) => planner::release_before(deployment, before),
-        // Nothing ran. If that is the doing of a deploy that was killed, what served before it comes back;
-        // a group that was stopped on purpose stays stopped.
-        None => {
-            let newest =
-                before.iter().flat_map(|facts| &facts.releases).max_by_key(|release| release.number)?;
-            (newest.outcome == Outcome::Begun).then(|| planner::release_before(deployment, before)).flatten()
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! What could not be asked is `unknown`, never `down`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::execute::{Hosts, readiness};
 use crate::host::{Host, HostError, Script};
 use crate::plan::{Endpoint, planner};
 use crate::profile::{NodeName, Profile};
-use crate::release::ReleaseNumber;
+use crate::release::{Outcome, ReleaseNumber};
 
 /// How long the endpoint may take for one token before it counts as not answering.
 const PROBE_LIMIT: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(20);
 pub enum Health {
     /// Every rank runs, and the endpoint completed a request just now.
     Serving,
-    /// Every rank runs; the endpoint does not answer yet, and the release was never ready.
+    /// Every rank runs, and the deploy of the release has not ended.
     Starting,
     /// Something that should be there is not.
     Degraded,
@@ -116,21 +116,23 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
     let request =
         gather::Request { deployment: profile.name.clone(), model_path: profile.model.path.clone() };
     let looks = profile.cluster.nodes.iter().map(|node| async {
-        match hosts.get(&node.name) {
+        let seen = match hosts.get(&node.name) {
             Some(host) => gather::gather(host.as_ref(), &request).await.map_err(|error| reason(&error)),
             None => Err(unreachable
                 .iter()
                 .find(|(name, _)| name == &node.name)
                 .map_or_else(String::new, |(_, why)| why.clone())),
-        }
+        };
+        (node.name.clone(), seen)
     });
-    let seen: Vec<Result<NodeFacts, String>> = join_all(looks).await;
-    let facts: Vec<NodeFacts> = seen.iter().filter_map(|facts| facts.as_ref().ok().cloned()).collect();
+    let seen: Seen = join_all(looks).await.into_iter().collect();
+    let facts: Vec<NodeFacts> =
+        profile.cluster.nodes.iter().filter_map(|node| seen[&node.name].as_ref().ok().cloned()).collect();
     // What runs may be of another profile than the one at hand: its own record says where it answers.
     let running = planner::running(&profile.name, &facts);
     let recorded = running.and_then(|number| planner::release_numbered(number, &facts));
     let served = recorded.as_ref().map_or(profile, |release| &release.profile);
-    let endpoint = Endpoint { port: served.serve.port.get(), model: served.served_name().to_owned() };
+    let endpoint = Endpoint::of(served);
     let head = hosts.get(&served.head().name);
     let (probe, load, ray) = match head {
         Some(head) if running.is_some() => {
@@ -201,10 +203,13 @@ async fn ray(head: &dyn Host, profile: &Profile) -> Option<RayStatus> {
     })
 }
 
-/// What the answers amount to. Pure.
+/// What each node answered, or why it could not be asked.
+type Seen = BTreeMap<NodeName, Result<NodeFacts, String>>;
+
+/// What the answers amount to. Pure. The nodes are those of `profile`, which is the running release's own.
 fn judge(
     profile: &Profile,
-    seen: &[Result<NodeFacts, String>],
+    seen: &Seen,
     release: Option<ReleaseNumber>,
     probe: Option<Result<f64, String>>,
     load: Option<Load>,
@@ -213,7 +218,9 @@ fn judge(
     let mut problems = Vec::new();
     let restart = format!("sparkctl deploy PROFILE, or sparkctl rollback {}", profile.name);
     let mut ranks = Vec::new();
-    for (rank, (node, seen)) in profile.cluster.nodes.iter().zip(seen).enumerate() {
+    let not_asked = Err("the profile at hand does not name it".to_owned());
+    for (rank, node) in profile.cluster.nodes.iter().enumerate() {
+        let seen = seen.get(&node.name).unwrap_or(&not_asked);
         let role = if rank == 0 { "head" } else { "worker" };
         let name = u32::try_from(rank).map(|rank| container_name(&profile.name, rank)).unwrap_or_default();
         let container = seen.as_ref().ok().map(|facts| {
@@ -227,9 +234,6 @@ fn judge(
                 Some(None) => Some("has no container".to_owned()),
                 Some(Some(container)) if !container.state.running => {
                     Some(format!("ended: {}", ended(&container.state)))
-                }
-                Some(Some(container)) if container.restarts > 0 => {
-                    Some(format!("was restarted by Docker {} times", container.restarts))
                 }
                 Some(Some(_)) | None => None,
             };
@@ -256,13 +260,20 @@ fn judge(
             gpu: seen.as_ref().ok().and_then(|facts| facts.gpus.first().cloned()),
         });
     }
-    let outcome = seen
-        .iter()
-        .flatten()
-        .flat_map(|facts| &facts.releases)
-        .find(|r| Some(r.number) == release)
-        .map(|r| &r.outcome);
-    let never_ready = outcome == Some(&crate::release::Outcome::Begun);
+    let lost = !problems.is_empty();
+    let records = seen.values().flatten().flat_map(|facts| &facts.releases);
+    let outcome =
+        records.into_iter().find(|record| Some(record.number) == release).map(|record| &record.outcome);
+    let never_ready = outcome == Some(&Outcome::Begun);
+    match outcome {
+        Some(Outcome::Begun) => problems.push(Problem {
+            message: "its deploy has not ended: it is under way, or was cut short".to_owned(),
+            hint: Some("sparkctl deploy PROFILE continues one that was cut short".to_owned()),
+        }),
+        Some(Outcome::Failed(why)) => problems
+            .push(Problem { message: format!("it was never proven: {why}"), hint: Some(restart.clone()) }),
+        Some(Outcome::Deployed) | None => {}
+    }
     if let Some(Err(why)) = &probe {
         problems.push(Problem {
             message: format!("the endpoint does not complete a request: {why}"),
@@ -276,16 +287,12 @@ fn judge(
                 .push(Problem { message: format!("Ray does not count {}", missing.join(", ")), hint: None });
         }
     }
-    let unknown = seen.iter().any(Result::is_err);
+    let unknown = ranks.iter().any(|rank| rank.unknown.is_some());
     let all_run = ranks.iter().all(|rank| matches!(&rank.container, Some(Some(state)) if state.running));
     let health = match (release, &probe) {
         (Some(_), Some(Ok(_))) if all_run && problems.is_empty() => Health::Serving,
-        (Some(_), Some(Err(_))) if all_run && never_ready => Health::Starting,
-        (Some(_), _)
-            if unknown && problems.iter().all(|problem| problem.message.starts_with("the endpoint")) =>
-        {
-            Health::Unknown
-        }
+        (Some(_), _) if all_run && never_ready => Health::Starting,
+        (Some(_), _) if unknown && !lost => Health::Unknown,
         (Some(_), _) => Health::Degraded,
         (None, _) if unknown => Health::Unknown,
         (None, _) => Health::Stopped,

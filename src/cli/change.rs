@@ -4,6 +4,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
+use async_trait::async_trait;
 use clap::Args;
 use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,7 +13,8 @@ use super::{Global, Output, known, session};
 use crate::error::{CommandError, Exit};
 use crate::event::{Event, Events, RunOutcome};
 use crate::execute::{Cancel, Hosts};
-use crate::operation::{Operation, Target, chain};
+use crate::host::HostError;
+use crate::operation::{Operation, Reconnect, Target, chain};
 use crate::plan::planner::Operator;
 use crate::profile::Profile;
 use crate::release::ReleaseNumber;
@@ -54,7 +56,6 @@ enum What {
 /// `sparkctl deploy`.
 pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::load(&args.profile)?;
-    known::remember(&profile)?;
     run(&profile, "deploy", What::Deploy, global).await
 }
 
@@ -86,7 +87,7 @@ pub(super) fn operator() -> Operator {
 
 async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> Result<Exit, CommandError> {
     let folder = known::state()?.join(profile.name.as_str()).join("runs");
-    let folder = folder.join(format!("{}-{command}", Timestamp::now().strftime("%Y%m%dT%H%M%S")));
+    let folder = folder.join(format!("{}-{command}", Timestamp::now().strftime("%Y%m%dT%H%M%S%3f")));
     let audit = Audit::create(folder.clone()).map_err(|error| {
         CommandError::new(
             Exit::Refused,
@@ -100,14 +101,15 @@ async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> R
             Box::new(Terminal::new(live, global.quiet, global.verbose > 0, Some(audit.folder().to_owned())))
         }
     };
+    let remember = known::Remember::new(profile)?;
     let (events, receiver) = Events::channel();
-    let reporting = tokio::spawn(report(receiver, vec![Box::new(audit), shown]));
+    let reporting = tokio::spawn(report(receiver, vec![Box::new(audit), Box::new(remember), shown]));
 
     let (switch, cancel) = Cancel::new();
     let signals = listen(switch)?;
     let (hosts, errors) = session::connect(profile, global).await;
     let outcome = if errors.is_empty() {
-        operate(profile, &hosts, what, &events, &cancel).await
+        operate(profile, global, &hosts, what, &events, &cancel).await
     } else {
         let outcome = RunOutcome::Unreachable {
             errors: errors.iter().map(|(_, error)| chain(error).join(": ")).collect(),
@@ -129,17 +131,34 @@ async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> R
 
 async fn operate(
     profile: &Profile,
+    global: &Global,
     hosts: &Hosts,
     what: What,
     events: &Events,
     cancel: &Cancel,
 ) -> RunOutcome {
     let operator = operator();
-    let operation = Operation { profile, hosts, operator: &operator, events, cancel };
+    let reconnect = &Again { profile, global };
+    let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect };
     match what {
         What::Deploy => operation.deploy().await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
+    }
+}
+
+/// Connects as the command did.
+struct Again<'a> {
+    profile: &'a Profile,
+    global: &'a Global,
+}
+
+#[async_trait]
+impl Reconnect for Again<'_> {
+    async fn reconnect(&self) -> Result<Hosts, Vec<HostError>> {
+        let (hosts, errors) = session::connect(self.profile, self.global).await;
+        let errors: Vec<_> = errors.into_iter().map(|(_, error)| error).collect();
+        if errors.is_empty() { Ok(hosts) } else { Err(errors) }
     }
 }
 
@@ -153,13 +172,14 @@ impl Signals {
     }
 }
 
-/// The first SIGINT or SIGTERM wishes for an end; the second ends the program at once.
+/// The first SIGINT, SIGTERM or SIGHUP wishes for an end; the second ends the program at once.
 fn listen(switch: tokio::sync::watch::Sender<bool>) -> Result<Signals, CommandError> {
     let bug = |error: std::io::Error| {
         CommandError::new(Exit::Bug, format!("error: cannot listen for signals: {error}"))
     };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(bug)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(bug)?;
+    let mut hang_up = signal(SignalKind::hangup()).map_err(bug)?;
     let terminated = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let first_was = terminated.clone();
     tokio::spawn(async move {
@@ -168,6 +188,8 @@ fn listen(switch: tokio::sync::watch::Sender<bool>) -> Result<Signals, CommandEr
             let exit = tokio::select! {
                 _ = interrupt.recv() => Exit::Interrupted,
                 _ = terminate.recv() => Exit::Terminated,
+                // The terminal is gone: go back in order, as somebody has to.
+                _ = hang_up.recv() => Exit::Terminated,
             };
             if first {
                 first = false;

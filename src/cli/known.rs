@@ -3,12 +3,15 @@
 //! deploy and the records of the runs.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::change::usage;
 use crate::config;
 use crate::error::{CommandError, Exit};
+use crate::event::{Event, RunOutcome};
 use crate::profile::Profile;
+use crate::report::Sink;
 
 /// The folder of everything that sparkctl keeps on this machine.
 pub fn state() -> Result<PathBuf, CommandError> {
@@ -19,22 +22,49 @@ pub fn state() -> Result<PathBuf, CommandError> {
         .ok_or_else(|| usage("neither HOME nor XDG_STATE_HOME says where sparkctl may keep its state"))
 }
 
-/// Remembers the profile of a deployment, so that later commands need only its name.
-pub fn remember(profile: &Profile) -> Result<(), CommandError> {
-    let folder = state()?.join(profile.name.as_str());
-    let write = || -> std::io::Result<()> {
-        fs::create_dir_all(&folder)?;
-        let mut file = tempfile::NamedTempFile::new_in(&folder)?;
-        serde_json::to_writer_pretty(&mut file, profile)?;
-        file.persist(folder.join("profile.json"))?;
+/// Remembers the profile of a deployment once something is done with it, so that later commands need
+/// only its name. A run that was refused leaves what was known.
+pub struct Remember {
+    folder: PathBuf,
+    profile: Profile,
+    done: bool,
+}
+
+impl Remember {
+    /// For a run with `profile`; its folder is made at once, so that one that cannot be is told before.
+    pub fn new(profile: &Profile) -> Result<Self, CommandError> {
+        let folder = state()?.join(profile.name.as_str());
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| {
+            let message =
+                format!("error: cannot write to {}: {error}; nothing was changed", folder.display());
+            CommandError::new(Exit::Refused, message)
+        })?;
+        Ok(Self { folder, profile: profile.clone(), done: false })
+    }
+
+    fn write(&self) -> std::io::Result<()> {
+        let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+        serde_json::to_writer_pretty(&mut file, &self.profile)?;
+        file.persist(self.folder.join("profile.json"))?;
         Ok(())
-    };
-    write().map_err(|error| {
-        CommandError::new(
-            Exit::Refused,
-            format!("error: cannot write to {}: {error}; nothing was changed", folder.display()),
-        )
-    })
+    }
+}
+
+impl Sink for Remember {
+    fn take(&mut self, event: &Event) {
+        let acts = matches!(event, Event::StageStarted { .. })
+            || matches!(
+                event,
+                Event::Finished { outcome: RunOutcome::NothingToDo { release: Some(_), .. }, .. }
+            );
+        if acts && !self.done {
+            self.done = true;
+            if let Err(error) = self.write() {
+                tracing::warn!("the profile cannot be remembered in {}: {error}", self.folder.display());
+            }
+        }
+    }
 }
 
 /// The profile of `name`: a known deployment, or a profile's file; without a name the only one known.

@@ -161,12 +161,14 @@ pub struct Disk {
     pub free: u64,
 }
 
-/// The model's folder: every regular file below it, links followed.
+/// The model's folder: every regular file below it that is not hidden, links followed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFolder {
     pub files: Vec<ModelFile>,
     /// Links that lead nowhere, by their path in the folder.
     pub dangling: Vec<String>,
+    /// Links that lead to files outside the folder, by their whole path.
+    pub outside: Vec<String>,
     /// Bytes that a cut transfer left in the folder, and that the next one goes on with.
     pub partial: u64,
 }

@@ -44,7 +44,7 @@ section infiniband
 
 section gpus
 if have nvidia-smi; then
-  nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used,utilization.gpu,temperature.gpu \
+  timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used,utilization.gpu,temperature.gpu \
     --format=csv,noheader,nounits 2>/dev/null
 fi
 
@@ -71,11 +71,18 @@ section model
 if [ -d "$model" ]; then
   echo folder
   section model-files
-  # Size, time and name of each file, links followed, with a NUL behind; what a cut transfer left
-  # is not the model's.
-  problems=$(find -L "$model/" -name .sparkctl-partial -prune -o -type f -printf '%s %T@ %P\0' 2>&1 >&3)
+  # Size, time and name of each file, links followed, with a NUL behind. What is hidden is not the
+  # model's: what a cut transfer left, a hub's notes, a repository.
+  problems=$(find -L "$model/" -mindepth 1 -name '.*' -prune -o -type f -printf '%s %T@ %P\0' 2>&1 >&3)
   section model-dangling
   find "$model/" -xtype l -printf '%P\0' 2>/dev/null
+  section model-outside
+  # Links that lead out of the folder: a container that has the folder alone does not have them.
+  find "$model/" -mindepth 1 -name '.*' -prune -o -type l -exec sh -c '
+    root=$(readlink -f "$0")
+    for link; do
+      case $(readlink -f "$link") in "$root"/*) ;; *) printf "%s\0" "$link" ;; esac
+    done' "$model" {} + 2>/dev/null
   section model-partial
   find "$model/" -path '*/.sparkctl-partial/*' -type f -printf '%s\n' 2>/dev/null
   section model-problems

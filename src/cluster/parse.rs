@@ -63,6 +63,7 @@ pub fn parse(deployment: &DeploymentName, output: &[u8]) -> Result<Seen, String>
         seen.model = Some(ModelFolder {
             files: model_files(bytes("model-files").unwrap_or_default())?,
             dangling: dangling(bytes("model-dangling").unwrap_or_default()),
+            outside: dangling(bytes("model-outside").unwrap_or_default()),
             partial: text("model-partial").lines().filter_map(|size| size.trim().parse::<u64>().ok()).sum(),
         });
     }

@@ -65,6 +65,9 @@ fn interface(members: &[Member], rank: usize) -> Option<String> {
 
 /// What to do instead of setting the variable in a profile, where sparkctl sets it itself.
 pub fn reserved(name: &str) -> Option<&'static str> {
+    if name == "VLLM_API_KEY" {
+        return Some("leave it out: this version cannot ask an endpoint that needs a key");
+    }
     // The launch script sets this one for the engine's own process.
     if name == "RAY_ADDRESS" {
         return Some(HEAD);

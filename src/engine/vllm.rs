@@ -24,6 +24,10 @@ pub(super) const RESERVED: &[Reserved] = &[
     Reserved { names: &["--tensor-parallel-size", "-tp"], instead: "set `engine.tensor_parallel`" },
     Reserved { names: &["--distributed-executor-backend"], instead: "set `engine.launch`" },
     Reserved { names: &["--host"], instead: "leave it out: the endpoint is on the first of `cluster.nodes`" },
+    Reserved {
+        names: &["--api-key"],
+        instead: "leave it out: this version cannot ask an endpoint that needs a key",
+    },
     Reserved { names: &["--port"], instead: "set `serve.port`" },
     Reserved { names: &["--max-model-len"], instead: "set `engine.context_length`" },
     Reserved { names: &["--gpu-memory-utilization"], instead: "set `engine.memory_fraction`" },

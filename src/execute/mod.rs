@@ -7,8 +7,9 @@ pub mod verify;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -18,7 +19,7 @@ use crate::plan::{Plan, StageKind};
 use crate::profile::NodeName;
 use crate::release::Figures;
 
-pub(crate) use step::whole_log;
+pub(crate) use step::last_lines;
 
 /// The hosts of a deployment, by node.
 pub type Hosts = BTreeMap<NodeName, Arc<dyn Host>>;
@@ -106,10 +107,20 @@ pub async fn execute(
                     ExecuteError { stage: stage.kind, node, source }
                 };
                 let act = step::act(step, stage.kind, hosts, clock, events);
-                let done = tokio::select! {
-                    biased;
-                    () = cancel.wish() => Err(StepError::Cancelled),
-                    done = act => done,
+                let done = if is_waiting(stage.kind) {
+                    tokio::select! {
+                        biased;
+                        () = cancel.wish() => Err(StepError::Cancelled),
+                        done = act => done,
+                    }
+                } else if cancel.wished() {
+                    Err(StepError::Cancelled)
+                } else {
+                    tokio::select! {
+                        biased;
+                        done = act => done,
+                        () = async { cancel.wish().await; tokio::time::sleep(GRACE).await } => Err(StepError::Cancelled),
+                    }
                 };
                 let done = done.map_err(failed)?;
                 let (node, what) = (step.node.clone(), crate::plan::render::act(&step.node, &step.action));
@@ -117,11 +128,25 @@ pub async fn execute(
                 Ok(done)
             }
         });
-        let done = try_join_all(steps).await?;
+        let done = if is_waiting(stage.kind) {
+            try_join_all(steps).await?
+        } else {
+            // What was begun on one node is not left in mid-air because another node failed: whoever
+            // looks next would see a state that is about to change.
+            join_all(steps).await.into_iter().collect::<Result<Vec<_>, _>>()?
+        };
         let details: Vec<_> = done.iter().filter_map(|done| done.detail.clone()).collect();
         let detail = (!details.is_empty()).then(|| details.join("; "));
         clock.leave(&done);
         events.tell(Event::StageDone { stage: stage.kind, detail, took: began.elapsed() }).await;
     }
     Ok(clock.figures())
+}
+
+/// How long a short step that is under way may go on after the wish to end.
+const GRACE: Duration = Duration::from_secs(40);
+
+/// Whether a stage mostly waits (for bytes, for the engine), and may be given up in the middle.
+fn is_waiting(stage: StageKind) -> bool {
+    matches!(stage, StageKind::Weights | StageKind::Image | StageKind::Ready | StageKind::Verify)
 }

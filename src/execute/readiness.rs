@@ -99,7 +99,7 @@ pub(super) async fn await_ready(
                 }
             }
             _ = tick.tick() => {
-                let last = || format!("the last that rank 0 told was `{waiting}`");
+                let last = || format!("the last that a rank told was `{waiting}`");
                 if moved.elapsed() > ready.stall {
                     return Err(NotReady::Stalled { silence: moved.elapsed(), waiting: last() }.into());
                 }

@@ -136,7 +136,12 @@ pub(super) async fn act(
         }
         Action::KeepRunning { container } => {
             node.set_restart(container, "unless-stopped").await?;
-            Ok(changed(true))
+            match node.container(container).await? {
+                Some(there) if there.state.running => Ok(changed(true)),
+                _ => {
+                    Err(StepError::Unexpected(format!("container `{container}` ended after it was verified")))
+                }
+            }
         }
     }
 }
@@ -173,19 +178,14 @@ async fn retire(
     };
     node.set_restart(container, "no").await?;
     node.stop_container(container, STOP_GRACE).await?;
-    let log = whole_log(node, container, None).await?;
-    store::save_log(node, &ours.deployment, release, rank, &log).await?;
+    store::save_log(node, &ours.deployment, release, rank, container).await?;
     node.remove_container(container).await?;
     Ok(changed(true))
 }
 
-/// A container's log as one text.
-pub(crate) async fn whole_log(
-    node: &dyn Host,
-    container: &str,
-    tail: Option<u32>,
-) -> Result<String, StepError> {
-    let mut lines = node.container_log(container, tail, false).await?;
+/// The last lines of a container's log as one text.
+pub(crate) async fn last_lines(node: &dyn Host, container: &str, count: u32) -> Result<String, StepError> {
+    let mut lines = node.container_log(container, Some(count), false).await?;
     let mut text = String::new();
     while let Some(line) = lines.recv().await {
         text.push_str(&line);

@@ -43,6 +43,8 @@ impl Local {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
+            // Ctrl-C is for sparkctl, which then goes back in order; it must not end what that needs.
+            .process_group(0)
             .spawn()
             .map_err(|error| HostError::Failed {
                 node: self.node.clone(),

@@ -10,6 +10,7 @@ use crate::cluster::facts::NodeFacts;
 use crate::container::ImageContent;
 use crate::engine::RAY_PORT;
 use crate::profile::{NodeName, Profile};
+use crate::release::Release;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -110,7 +111,35 @@ fn fabric(node: &crate::profile::Node, facts: &NodeFacts, findings: &mut Vec<Fin
     }
 }
 
+/// A release is of other nodes than those at hand.
+pub(super) fn other_nodes(release: &Release, what: &str) -> Finding {
+    let nodes: Vec<_> = release.ranks.iter().map(|rank| rank.node.to_string()).collect();
+    Finding::error(
+        "cluster-changed",
+        None,
+        format!(
+            "release {} is of {}, other nodes or in another order, and {what}",
+            release.number,
+            nodes.join(", ")
+        ),
+        &format!("sparkctl stop {} (it knows the old nodes), then deploy", release.deployment),
+    )
+}
+
 fn foreign_gpu_users(profile: &Profile, facts: &NodeFacts, findings: &mut Vec<Finding>) {
+    for container in facts.containers.iter().filter(|c| c.gpus && !c.state.running && c.ours.is_none()) {
+        if container.restart == "always" {
+            findings.push(Finding::warning(
+                "gpu-claimed",
+                Some(&facts.node),
+                format!(
+                    "container `{}` does not run, but comes back with the node and takes the GPU",
+                    container.name
+                ),
+                &format!("docker update --restart no {}", container.name),
+            ));
+        }
+    }
     for container in facts.containers.iter().filter(|c| c.gpus && c.state.running) {
         match &container.ours {
             Some(ours) if ours.deployment == profile.name => {}

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
-use crate::profile::{DeploymentName, EngineKind, NodeName, Verify};
+use crate::profile::{DeploymentName, EngineKind, NodeName, Profile, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -166,4 +166,11 @@ pub struct ReadySpec {
 pub struct Endpoint {
     pub port: u16,
     pub model: String,
+}
+
+impl Endpoint {
+    /// Where the group of a profile answers.
+    pub fn of(profile: &Profile) -> Self {
+        Self { port: profile.serve.port.get(), model: profile.served_name().to_owned() }
+    }
 }

@@ -39,6 +39,10 @@ pub struct Refused(pub Vec<Finding>);
 pub fn deploy(profile: &Profile, facts: &[NodeFacts], operator: &Operator) -> Result<Planned, Refused> {
     let mut findings = check::check(profile, facts);
     findings.extend(check::mtu(profile, facts));
+    let recorded = running(&profile.name, facts).and_then(|number| release_numbered(number, facts));
+    if let Some(release) = recorded.filter(|release| !same_nodes(&release.profile, profile)) {
+        findings.push(check::other_nodes(&release, "would be left running there"));
+    }
     let content = image_content(profile, facts, &mut findings);
     let weights = model_folder(profile, &facts[0], &mut findings);
     let (Some(content), Some(weights), Some(members)) = (content, weights, members(profile, facts)) else {
@@ -48,7 +52,7 @@ pub fn deploy(profile: &Profile, facts: &[NodeFacts], operator: &Operator) -> Re
     let release = Release {
         format: FORMAT,
         deployment: profile.name.clone(),
-        number: facts.iter().filter_map(|f| f.highest_release).max().unwrap_or(ReleaseNumber(0)).next(),
+        number: highest(&profile.name, facts).next(),
         begun: operator.now,
         operator: operator.who.clone(),
         sparkctl: env!("CARGO_PKG_VERSION").to_owned(),
@@ -74,6 +78,10 @@ pub enum OtherWeights {
 /// What `rollback`, or a restore after a failure, will do: the same group that served as `target`.
 pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Result<Planned, Refused> {
     let profile = &target.profile;
+    let here: Vec<_> = facts.iter().map(|facts| &facts.node).collect();
+    if profile.cluster.nodes.iter().map(|node| &node.name).ne(here.iter().copied()) {
+        return Err(Refused(vec![check::other_nodes(target, "cannot come back there")]));
+    }
     let mut findings = check::check(profile, facts);
     let weights = model_folder(profile, &facts[0], &mut findings);
     if !facts.iter().any(|facts| facts.image(&target.image.content).is_some()) {
@@ -126,6 +134,21 @@ pub fn release_before(deployment: &DeploymentName, facts: &[NodeFacts]) -> Optio
     let last = || facts.iter().flat_map(|facts| &facts.releases).map(|release| release.number).max();
     let current = running(deployment, facts).or_else(last)?;
     newest(facts, |release| release.number < current)
+}
+
+/// Whether two profiles name the same nodes, at the same places of the fabric, in the same order.
+fn same_nodes(one: &Profile, other: &Profile) -> bool {
+    let places = |profile: &Profile| -> Vec<_> {
+        profile.cluster.nodes.iter().map(|node| (node.name.clone(), node.fabric)).collect()
+    };
+    places(one) == places(other)
+}
+
+/// The highest number that any node knows, from records or from containers.
+fn highest(deployment: &DeploymentName, facts: &[NodeFacts]) -> ReleaseNumber {
+    let recorded = facts.iter().filter_map(|facts| facts.highest_release);
+    let labelled = facts.iter().flat_map(|facts| facts.ours(deployment)).map(|(_, ours)| ours.release);
+    recorded.chain(labelled).max().unwrap_or(ReleaseNumber(0))
 }
 
 /// A release by number, from whichever node has its record.
@@ -237,6 +260,14 @@ fn model_folder<'a>(
         Some(model) if !model.dangling.is_empty() => error(
             format!("`{path}` has links that lead nowhere: {}", model.dangling.join(", ")),
             "fetch the model again",
+        ),
+        Some(model) if !model.outside.is_empty() => error(
+            format!(
+                "`{path}` has {} links to files outside of it, as a hub's cache has, and its container would not have those: {}",
+                model.outside.len(),
+                model.outside[0]
+            ),
+            &format!("copy it as plain files, and name that folder: cp -rL {path} NEW_FOLDER"),
         ),
         Some(model) if !model.files.iter().any(|file| file.path == "config.json") => error(
             format!("`{path}` has no config.json, so it is not a model's folder"),

@@ -1,8 +1,9 @@
-# Prints the kept logs of a deployment: DEPLOYMENT NUMBER. Each begins with a line `== rank-R.log`.
+# Prints the kept logs of a release: DEPLOYMENT NUMBER. Each begins with a line `== rank R`; a rank
+# that was started more than once has more than one, oldest first.
 folder="$HOME/.local/state/sparkctl/$1/releases/$2"
-for log in "$folder"/rank-*.log; do
-    [ -f "$log" ] || continue
-    echo "== ${log##*/}"
-    cat "$log"
+for log in $(ls -tr "$folder" 2>/dev/null | grep '^rank-'); do
+    rank=${log#rank-}
+    echo "== rank ${rank%%.*}"
+    cat "$folder/$log"
     echo
 done

@@ -1,7 +1,9 @@
-# Keeps a rank's log, from standard input, with its release: DEPLOYMENT NUMBER RANK.
-# A log that is there already grows: the same release may have run more than once.
+# Keeps a container's log with its release, whole or not at all: DEPLOYMENT NUMBER RANK CONTAINER.
+# It stays on the node: logs are large, and the way to the operator may be slow.
 set -eu
 umask 077
 folder="$HOME/.local/state/sparkctl/$1/releases/$2"
 mkdir -p "$folder"
-cat >> "$folder/rank-$3.log"
+id=$(docker inspect --format '{{printf "%.12s" .Id}}' "$4")
+docker logs --timestamps "$4" > "$folder/.rank-$3.$id.log" 2>&1
+mv -f "$folder/.rank-$3.$id.log" "$folder/rank-$3.$id.log"

@@ -1,9 +1,14 @@
 //! Where releases lie on the nodes: `~/.local/state/sparkctl/DEPLOYMENT/releases/NNNN/`, with the
 //! record and the kept logs of its ranks. Reading records is part of gathering facts.
 
+use std::time::Duration;
+
 use super::{Release, ReleaseNumber};
 use crate::host::{Host, HostError, Output, Script};
 use crate::profile::DeploymentName;
+
+/// How long keeping a log may take: it is on the node's own disk, at most some hundred megabytes.
+const SAVE_LOG: Duration = Duration::from_secs(15 * 60);
 
 /// Name of a release's folder; sorts as the numbers do.
 pub fn folder(number: ReleaseNumber) -> String {
@@ -22,20 +27,20 @@ pub async fn write(host: &dyn Host, release: &Release) -> Result<bool, HostError
     Ok(output.trim() == "changed")
 }
 
-/// Keeps the log of a rank beside the record.
+/// Keeps the log of a rank's container beside the record.
 pub async fn save_log(
     host: &dyn Host,
     deployment: &DeploymentName,
     number: ReleaseNumber,
     rank: u32,
-    log: &str,
+    container: &str,
 ) -> Result<(), HostError> {
     let script = Script::new(
         "save-log",
         include_str!("save-log.sh"),
-        [deployment.to_string(), folder(number), rank.to_string()],
+        [deployment.to_string(), folder(number), rank.to_string(), container.to_owned()],
     );
-    succeeded(host, "keep the log", &host.run(script.input(log)).await?).map(drop)
+    succeeded(host, "keep the log", &host.run(script.timeout(SAVE_LOG)).await?).map(drop)
 }
 
 /// The kept logs of a release on a node: rank and text.
@@ -49,7 +54,7 @@ pub async fn read_logs(
     let text = succeeded(host, "read the kept logs", &host.run(script).await?)?;
     let mut logs: Vec<(u32, String)> = Vec::new();
     for line in text.lines() {
-        let header = line.strip_prefix("== rank-").and_then(|rest| rest.strip_suffix(".log"));
+        let header = line.strip_prefix("== rank ");
         match (header.and_then(|rank| rank.parse().ok()), logs.last_mut()) {
             (Some(rank), _) => logs.push((rank, String::new())),
             (None, Some((_, log))) => {

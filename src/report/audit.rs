@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{Sink, json};
@@ -17,8 +18,9 @@ pub struct Audit {
 impl Audit {
     /// Makes the folder of the record.
     pub fn create(folder: PathBuf) -> std::io::Result<Self> {
-        fs::create_dir_all(&folder)?;
-        let events = fs::File::create(folder.join("events.jsonl"))?;
+        // Plans and logs may hold what an environment variable was set to.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let events = private(&folder.join("events.jsonl"))?;
         Ok(Self { folder, events })
     }
 
@@ -29,17 +31,23 @@ impl Audit {
 
     fn keep(&self, name: &str, content: &[u8]) {
         // The record helps afterwards; that it cannot be written must not end the run.
-        if let Err(error) = fs::write(self.folder.join(name), content) {
+        let written = private(&self.folder.join(name)).and_then(|mut file| file.write_all(content));
+        if let Err(error) = written {
             tracing::warn!("cannot write {name} of the record: {error}");
         }
     }
 }
 
+/// A new file for its owner alone.
+fn private(path: &Path) -> std::io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
 impl Sink for Audit {
     fn take(&mut self, event: &Event) {
         match event {
-            Event::Evidence { node, rank, log, .. } => {
-                self.keep(&format!("rank-{rank}-{node}.log"), log.as_bytes());
+            Event::Evidence { node, rank, release, log, .. } => {
+                self.keep(&format!("release-{release}-rank-{rank}-{node}.log"), log.as_bytes());
             }
             Event::Facts { facts } => {
                 self.keep("facts.json", &serde_json::to_vec_pretty(facts).expect("facts are always JSON"));

@@ -276,14 +276,21 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             format!("{deployment}: failed; release {release} still serves, untouched")
         }
         RunOutcome::Unchanged { serving: None } => {
-            format!("{deployment}: failed before anything was started; nothing serves")
+            format!("{deployment}: failed before anything was changed; nothing serves")
         }
         RunOutcome::Restored { failed, release } => {
             format!("restored: release {release} serves again, verified; release {failed} failed")
         }
         RunOutcome::Down { failed, why } => {
-            let which = failed.map_or_else(String::new, |failed| format!("release {failed} failed and "));
-            format!("{deployment}: {which}nothing serves: {why}")
+            let which = failed.map_or_else(String::new, |failed| format!("release {failed} failed: "));
+            format!("{deployment}: {which}{why}")
+        }
+        RunOutcome::NotServing { release, why } => {
+            let which = release.map_or_else(String::new, |release| format!(" release {release}"));
+            format!(
+                "{deployment}{which} is in place and does not serve: {why}; it may still be starting: sparkctl status, \
+                 else sparkctl stop and deploy again"
+            )
         }
         RunOutcome::Interrupted { state } => format!("{deployment}: interrupted; {state}"),
     }
@@ -370,7 +377,7 @@ mod tests {
             (RunOutcome::Unchanged { serving: Some(one) }, "m: failed; release 1 still serves, untouched"),
             (
                 RunOutcome::Down { failed: Some(two), why: "no way back".to_owned() },
-                "m: release 2 failed and nothing serves: no way back",
+                "m: release 2 failed: no way back",
             ),
         ];
         for (outcome, line) in cases {

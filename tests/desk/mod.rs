@@ -91,8 +91,14 @@ impl Desk {
             all
         });
         let (hosts, operator) = (self.hosts(), operator());
-        let operation =
-            Operation { profile: &self.profile, hosts: &hosts, operator: &operator, events: &events, cancel };
+        let operation = Operation {
+            profile: &self.profile,
+            hosts: &hosts,
+            operator: &operator,
+            events: &events,
+            cancel,
+            reconnect: &hosts,
+        };
         let done = async {
             match command {
                 Command::Deploy => operation.deploy().await,

@@ -30,14 +30,19 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             good(if changed { "changed\n" } else { "unchanged\n" })
         }
         "save-log" => {
-            let there = state.machine(node).releases.entry(folder).or_default();
+            let machine = state.machine(node);
+            let Some(container) = machine.container(argument(3)) else {
+                return bad("Error response from daemon: No such container");
+            };
+            let log = container.log.join("\n") + "\n";
+            let there = machine.releases.entry(folder).or_default();
             let rank = argument(2).parse().unwrap_or_default();
-            there.logs.entry(rank).or_default().push_str(&String::from_utf8_lossy(&script.input));
+            there.logs.entry(rank).or_default().push_str(&log);
             good("")
         }
         "read-logs" => {
             let logs = state.machine(node).releases.get(&folder).map(|there| &there.logs);
-            let text = logs.into_iter().flatten().map(|(rank, log)| format!("== rank-{rank}.log\n{log}\n"));
+            let text = logs.into_iter().flatten().map(|(rank, log)| format!("== rank {rank}\n{log}\n"));
             good(text.collect::<String>())
         }
         "ray-nodes" => match state.ray_nodes(node, argument(0)) {
@@ -368,6 +373,7 @@ fn gather(state: &mut State, node: &NodeName, deployment: &str, model: &str) -> 
             section("model-files", files.collect::<String>().as_bytes());
             let dangling = folder.dangling.iter().map(|name| format!("{name}\0"));
             section("model-dangling", dangling.collect::<String>().as_bytes());
+            section("model-outside", b"");
             section("model-partial", format!("{}\n", folder.partial).as_bytes());
             section("model-problems", b"\n");
         }
