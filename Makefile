@@ -8,6 +8,7 @@ STATE := $(or $(RIG_STATE),/var/lib/sparkctl-rig)
 DEMO := target/demo
 SPARKCTL := XDG_STATE_HOME=$(CURDIR)/$(DEMO) SPARKCTL_SSH_CONFIG=$(STATE)/ssh_config target/release/sparkctl
 PROFILE := profiles/rig-vllm.yaml
+QUESTION := What is the capital of France? Answer with one word.
 
 .PHONY: help demo demo-down test test-fast lint rig rig-images
 
@@ -25,8 +26,8 @@ demo: rig-images
 	$(RIG) model spark1
 	$(SPARKCTL) deploy $(PROFILE)
 	@echo
-	curl -sS --noproxy '*' http://10.77.0.11:30000/v1/chat/completions -H 'Content-Type: application/json' -d '{"model": "tiny", \
-	  "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France? Answer with one word."}]}'
+	curl -fsS --noproxy '*' http://10.77.0.11:30000/v1/chat/completions -H 'Content-Type: application/json' \
+	  -d '{"model": "tiny", "messages": [{"role": "user", "content": "$(QUESTION)"}]}'
 	@echo; echo
 	$(SPARKCTL) status
 
@@ -55,3 +56,4 @@ test-fast:
 test: rig
 	$(MAKE) test-fast
 	cargo test --test rig -- --test-threads=1
+	$(RIG) reset

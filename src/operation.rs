@@ -65,8 +65,7 @@ pub enum Target {
 
 /// Looks at all nodes at once; facts in the order of the profile's nodes.
 pub async fn look(profile: &Profile, hosts: &Hosts) -> Result<Vec<NodeFacts>, Vec<HostError>> {
-    let request =
-        gather::Request { deployment: profile.name.clone(), model_path: profile.model.path.clone() };
+    let request = gather::Request::of(profile);
     let all = profile.cluster.nodes.iter().map(|node| gather::gather(hosts[&node.name].as_ref(), &request));
     let (mut facts, mut errors) = (Vec::new(), Vec::new());
     for result in join_all(all).await {
@@ -237,6 +236,7 @@ impl Operation<'_> {
 
     async fn tell_failure(&self, error: &ExecuteError, diagnosis: Option<Diagnosis>) {
         let hints = match &error.source {
+            StepError::Cancelled => vec!["a second interrupt leaves the nodes as they are".to_owned()],
             StepError::Wrong(wrong) => wrong.hint.map(str::to_owned).into_iter().collect(),
             StepError::Host(error) => error.hint().into_iter().collect(),
             _ => Vec::new(),
@@ -244,7 +244,7 @@ impl Operation<'_> {
         let failure = Failure {
             stage: error.stage,
             node: Some(error.node.clone()),
-            chain: chain(error),
+            chain: told(error),
             diagnosis,
             hints,
         };
@@ -257,6 +257,14 @@ fn unreachable_outcome(errors: &[HostError], state: &str) -> RunOutcome {
         errors: errors.iter().map(|error| chain(error).join(": ")).collect(),
         hints: errors.iter().filter_map(HostError::hint).collect(),
         state: state.to_owned(),
+    }
+}
+
+/// What a failure is told as. Nobody's node is to blame for an interrupt.
+fn told(error: &ExecuteError) -> Vec<String> {
+    match error.source {
+        StepError::Cancelled => vec![format!("interrupted during {}", error.stage)],
+        _ => chain(error),
     }
 }
 

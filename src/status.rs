@@ -11,14 +11,14 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cluster::facts::{ContainerState, Gpu, NodeFacts};
+use crate::cluster::facts::{Container, ContainerState, Gpu, NodeFacts};
 use crate::cluster::gather;
 use crate::container::container_name;
 use crate::error::Exit;
 use crate::execute::{Hosts, readiness};
 use crate::host::{Host, HostError, Script};
 use crate::plan::{Endpoint, planner};
-use crate::profile::{NodeName, Profile};
+use crate::profile::{Node, NodeName, Profile};
 use crate::release::{Outcome, ReleaseNumber};
 
 /// How long the endpoint may take for one token before it counts as not answering.
@@ -30,7 +30,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(20);
 pub enum Health {
     /// Every rank runs, and the endpoint completed a request just now.
     Serving,
-    /// Every rank runs, and the deploy of the release has not ended.
+    /// Every rank runs; the endpoint does not listen yet, or the deploy of the release has not ended.
     Starting,
     /// Something that should be there is not.
     Degraded,
@@ -113,8 +113,7 @@ impl Status {
 
 /// Asks every node, the endpoint and Ray. `unreachable` are the nodes that could not be connected to.
 pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, String)]) -> Status {
-    let request =
-        gather::Request { deployment: profile.name.clone(), model_path: profile.model.path.clone() };
+    let request = gather::Request::of(profile);
     let looks = profile.cluster.nodes.iter().map(|node| async {
         let seen = match hosts.get(&node.name) {
             Some(host) => gather::gather(host.as_ref(), &request).await.map_err(|error| reason(&error)),
@@ -216,6 +215,7 @@ fn judge(
     ray: Option<RayStatus>,
 ) -> Status {
     let mut problems = Vec::new();
+    let mut lost = false;
     let restart = format!("sparkctl deploy PROFILE, or sparkctl rollback {}", profile.name);
     let mut ranks = Vec::new();
     let not_asked = Err("the profile at hand does not name it".to_owned());
@@ -229,20 +229,19 @@ fn judge(
                 .find(|(container, _)| container.name == name)
                 .map(|(container, _)| container.clone())
         });
-        if release.is_some() {
-            let what = match &container {
-                Some(None) => Some("has no container".to_owned()),
-                Some(Some(container)) if !container.state.running => {
-                    Some(format!("ended: {}", ended(&container.state)))
-                }
-                Some(Some(_)) | None => None,
-            };
-            if let Some(what) = what {
-                problems.push(Problem {
-                    message: format!("rank {rank} ({}) {what}", node.name),
-                    hint: Some(restart.clone()),
-                });
-            }
+        let place = format!("rank {rank} ({})", node.name);
+        match seen {
+            Ok(facts) => problems.extend(fabric_problems(node, facts)),
+            Err(why) => problems.push(Problem {
+                message: format!("{place} cannot be asked: {why}"),
+                hint: Some(format!("switch {} on, or mend the way to it", node.name)),
+            }),
+        }
+        if let (Some(_), Some(container)) = (release, &container)
+            && let Some(what) = container_problem(container.as_ref())
+        {
+            lost = true;
+            problems.push(Problem { message: format!("{place} {what}"), hint: Some(restart.clone()) });
         }
         ranks.push(RankStatus {
             rank,
@@ -260,7 +259,6 @@ fn judge(
             gpu: seen.as_ref().ok().and_then(|facts| facts.gpus.first().cloned()),
         });
     }
-    let lost = !problems.is_empty();
     let records = seen.values().flatten().flat_map(|facts| &facts.releases);
     let outcome =
         records.into_iter().find(|record| Some(record.number) == release).map(|record| &record.outcome);
@@ -292,6 +290,8 @@ fn judge(
     let health = match (release, &probe) {
         (Some(_), Some(Ok(_))) if all_run && problems.is_empty() => Health::Serving,
         (Some(_), _) if all_run && never_ready => Health::Starting,
+        // An engine that ended ends its container: one that runs and does not listen is on its way.
+        (Some(_), Some(Err(why))) if all_run && why.contains("refused") => Health::Starting,
         (Some(_), _) if unknown && !lost => Health::Unknown,
         (Some(_), _) => Health::Degraded,
         (None, _) if unknown => Health::Unknown,
@@ -307,6 +307,24 @@ fn judge(
         load,
         probe,
         problems,
+    }
+}
+
+/// Which nodes do not answer this one over the fabric.
+fn fabric_problems(node: &Node, facts: &NodeFacts) -> Vec<Problem> {
+    let problem = |lost: &Ipv4Addr| Problem {
+        message: format!("{lost} does not answer {} over the fabric", node.name),
+        hint: Some("check the cable and `ip link` at both ends of the fabric".to_owned()),
+    };
+    facts.lost_peers.iter().map(problem).collect()
+}
+
+/// What is wrong with the container of a rank whose node was asked.
+fn container_problem(container: Option<&Container>) -> Option<String> {
+    match container {
+        None => Some("has no container".to_owned()),
+        Some(container) if !container.state.running => Some(format!("ended: {}", ended(&container.state))),
+        Some(_) => None,
     }
 }
 

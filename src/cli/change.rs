@@ -79,8 +79,11 @@ pub(super) fn usage(message: &str) -> CommandError {
 
 /// Who runs sparkctl, and when.
 pub(super) fn operator() -> Operator {
-    let user =
-        std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| {
+        let named = std::process::Command::new("id").arg("-un").output();
+        let name = named.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+        name.ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())
+    });
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now() }
 }

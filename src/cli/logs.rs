@@ -3,10 +3,12 @@
 use clap::Args;
 use tokio::sync::mpsc;
 
-use super::{Global, known, print, session};
+use super::{Global, Output, known, print, session};
 use crate::container::container_name;
 use crate::error::{CommandError, Exit};
+use crate::operation;
 use crate::release::{ReleaseNumber, store};
+use crate::report::json;
 
 /// All ranks, merged by time, labelled; also of containers that are gone.
 #[derive(Debug, Args)]
@@ -30,12 +32,30 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
     let profile = known::find(args.name.as_deref())?;
     let hosts = session::connect_all(&profile, global).await?;
     let failed = |error| session::unreachable(&[error]);
+    // Where nothing runs, what is wanted is the log of what ran last.
+    let mut release = args.release;
+    if release.is_none() && !args.follow {
+        let facts =
+            operation::look(&profile, &hosts).await.map_err(|errors| session::unreachable(&errors))?;
+        if facts.iter().all(|facts| facts.ours(&profile.name).next().is_none()) {
+            release = facts.iter().filter_map(|facts| facts.highest_release).max();
+        }
+    }
+    let shown = |label: &str, line: &str| match global.output {
+        Output::Text => print(&format!("{label}  {line}\n")),
+        Output::Json => {
+            let (node, rank) = label.split_once(' ').unwrap_or((label, ""));
+            let line =
+                serde_json::json!({ "format": json::FORMAT, "node": node, "rank": rank, "line": line });
+            print(&format!("{line}\n"));
+        }
+    };
     let mut merged: Vec<(String, String)> = Vec::new();
     let mut following = Vec::new();
     for (rank, node) in (0..).zip(&profile.cluster.nodes) {
         let host = hosts[&node.name].as_ref();
         let label = format!("{} {rank}", node.name);
-        if let Some(number) = args.release {
+        if let Some(number) = release {
             let logs = store::read_logs(host, &profile.name, number).await.map_err(failed)?;
             for (_, text) in logs.into_iter().filter(|(of, _)| *of == rank) {
                 let lines: Vec<_> = text.lines().map(str::to_owned).collect();
@@ -46,7 +66,7 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
         }
         let name = container_name(&profile.name, rank);
         if host.container(&name).await.map_err(failed)?.is_none() {
-            print(&format!("{label}  (no container; the logs of earlier releases: --release N)\n"));
+            shown(&label, "(no container here; the logs of earlier releases: sparkctl logs --release N)");
             continue;
         }
         let mut log = host.container_log(&name, args.tail, args.follow).await.map_err(failed)?;
@@ -61,14 +81,14 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
     // Every line begins with Docker's time stamp, so text sorts by time.
     merged.sort_by(|(_, a), (_, b)| stamp(a).cmp(stamp(b)));
     for (label, line) in &merged {
-        print(&format!("{label}  {line}\n"));
+        shown(label, line);
     }
     if args.release.is_some() && merged.is_empty() {
         let message =
             format!("error: no log of release {} is kept on the nodes", args.release.map_or(0, |n| n.0));
         return Err(CommandError::new(Exit::Usage, message).hint("sparkctl releases"));
     }
-    follow(following).await;
+    follow(following, shown).await;
     Ok(Exit::Done)
 }
 
@@ -77,20 +97,20 @@ fn stamp(line: &str) -> &str {
 }
 
 /// Prints lines as they come, until every container has ended.
-async fn follow(logs: Vec<(String, mpsc::Receiver<String>)>) {
+async fn follow(logs: Vec<(String, mpsc::Receiver<String>)>, shown: impl Fn(&str, &str)) {
     let (sender, mut lines) = mpsc::channel(256);
     for (label, mut log) in logs {
         let sender = sender.clone();
         tokio::spawn(async move {
             while let Some(line) = log.recv().await {
-                if sender.send(format!("{label}  {line}\n")).await.is_err() {
+                if sender.send((label.clone(), line)).await.is_err() {
                     return;
                 }
             }
         });
     }
     drop(sender);
-    while let Some(line) = lines.recv().await {
-        print(&line);
+    while let Some((label, line)) = lines.recv().await {
+        shown(&label, &line);
     }
 }

@@ -26,6 +26,8 @@ pub struct NodeFacts {
     pub infiniband: bool,
     /// TCP ports in state LISTEN.
     pub listeners: Vec<Listener>,
+    /// Addresses of the fabric that do not answer from this node.
+    pub lost_peers: Vec<Ipv4Addr>,
     /// The model's folder; `None` where it does not exist.
     pub model: Option<ModelFolder>,
     /// Free and total bytes of the file system that holds the model's folder, or would.

@@ -1,5 +1,5 @@
 # Prints what is to be known of a node, in sections; reads only.
-# $1: name of the deployment. $2: the model's folder. No input.
+# $1: name of the deployment. $2: the model's folder. $3...: addresses that should answer. No input.
 # A section begins with a line `=== sparkctl SECTION ===`, whose preceding line break is not the
 # section's own. The last section is `end`: without it the answer was cut off.
 deployment=$1
@@ -47,6 +47,21 @@ if have nvidia-smi; then
   timeout 20 nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used,utilization.gpu,temperature.gpu \
     --format=csv,noheader,nounits 2>/dev/null
 fi
+
+section peers
+# Whether the other nodes answer on the fabric: a ping, or a connection that is taken or refused.
+shift 2
+for peer; do
+  {
+    if ping -c 1 -W 2 "$peer" >/dev/null 2>&1 || python3 -c '
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9), 2)
+except ConnectionRefusedError:
+    pass' "$peer" 2>/dev/null; then echo "$peer yes"; else echo "$peer no"; fi
+  } &
+done
+wait
 
 section listeners
 ss -ltnpH 2>&1 || echo "ss failed"

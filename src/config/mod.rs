@@ -77,7 +77,7 @@ fn read(text: &str) -> Result<Profile, Vec<Mistake>> {
     let tree = match tree {
         None => {
             let empty = Mistake::new("", "the file is empty: nothing but white space and comments");
-            return Err(vec![empty.help("`sparkctl init` writes a profile")]);
+            return Err(vec![empty.help("`profiles/` and `examples/` have some to begin with")]);
         }
         Some(tree) if matches!(tree.value, Value::Map(_)) => tree,
         Some(tree) => {

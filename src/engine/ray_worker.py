@@ -12,15 +12,16 @@ import time
 def main():
     head, port, _, *ray_command = sys.argv[1:]
     shutil.rmtree("/tmp/ray", ignore_errors=True)
-    said = 0.0
+    said = None
     while True:
         try:
             socket.create_connection((head, int(port)), timeout=3).close()
             break
         except OSError as why:
-            if time.monotonic() - said > 10 or not said:
+            # Once a reason: a line is taken for a sign that something moves.
+            if str(why) != said:
                 print("sparkctl: waiting for ray at %s port %s: %s" % (head, port, why), flush=True)
-                said = time.monotonic()
+                said = str(why)
             time.sleep(1)
     print("sparkctl: ray answers at %s port %s, joining" % (head, port), flush=True)
     os.execvp(ray_command[0], ray_command)

@@ -76,7 +76,8 @@ impl SshHost {
         user: Option<&str>,
         options: &SshOptions,
     ) -> Result<Self, HostError> {
-        let failed = |why: String| HostError::Connect { node: node.clone(), host: host.to_owned(), why };
+        let login = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
+        let failed = |why: String| HostError::Connect { node: node.clone(), host: login.clone(), why };
         if host.is_empty() || host.starts_with('-') {
             return Err(failed("this is no name of a host".to_owned()));
         }

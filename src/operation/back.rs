@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::time::Instant;
 
-use super::{Operation, chain, look};
+use super::{Operation, chain, look, told};
 use crate::cluster::facts::NodeFacts;
 use crate::container::container_name;
 use crate::diagnose::{self, Diagnosis, End, LogLine, RankEvidence};
@@ -59,7 +59,9 @@ impl Operation<'_> {
         };
         let again = Operation { hosts: &hosts, ..*self };
         let diagnosis = again.keep_evidence(release).await;
-        again.tell_failure(error, diagnosis).await;
+        // The logs say why an engine failed; of an interrupt or a lost connection they know nothing.
+        let of_the_engine = matches!(error.source, StepError::NotReady(_) | StepError::Wrong(_));
+        again.tell_failure(error, diagnosis.filter(|_| of_the_engine)).await;
         let was_deployed =
             planner::release_numbered(release, before).is_some_and(|r| r.outcome == Outcome::Deployed);
         if !replaces && was_deployed {
@@ -129,7 +131,7 @@ impl Operation<'_> {
         self.events.tell(Event::Facts { facts: now.to_vec() }).await;
         // A release that served before keeps its record, whatever became of this attempt.
         if let Some(record) = planner::release_numbered(failed, now).filter(|r| r.outcome == Outcome::Begun) {
-            let record = Release { outcome: Outcome::Failed(chain(error).join(": ")), ..record };
+            let record = Release { outcome: Outcome::Failed(told(error).join(": ")), ..record };
             for node in &plan.nodes {
                 // The record is told, not relied upon: a failure to write it changes nothing.
                 let _ = store::write(self.hosts[node].as_ref(), &record).await;

@@ -6,8 +6,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::cluster::facts::NodeFacts;
-use crate::container::ImageContent;
+use crate::cluster::facts::{Container, NodeFacts};
+use crate::container::{ImageContent, container_name};
 use crate::engine::RAY_PORT;
 use crate::profile::{NodeName, Profile};
 use crate::release::Release;
@@ -78,6 +78,7 @@ pub fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
             ));
         }
     }
+    names_taken(profile, facts, &mut findings);
     parity(facts, &mut findings);
     gpus(profile, facts, &mut findings);
     ports(profile, &facts[0], &mut findings);
@@ -108,6 +109,14 @@ fn fabric(node: &crate::profile::Node, facts: &NodeFacts, findings: &mut Vec<Fin
             "check the cable and `ip link`; the other end has to be up as well",
         )),
         Some(_) => {}
+    }
+    for lost in &facts.lost_peers {
+        findings.push(Finding::error(
+            "fabric-unreachable",
+            Some(&node.name),
+            format!("{lost} does not answer over the fabric, neither a ping nor a connection"),
+            "check cable, `ip link` and addresses at both ends, and that no firewall stands between the nodes",
+        ));
     }
 }
 
@@ -147,7 +156,7 @@ fn foreign_gpu_users(profile: &Profile, facts: &NodeFacts, findings: &mut Vec<Fi
                 "gpu-taken",
                 Some(&facts.node),
                 format!("deployment `{}` holds the GPU (container {})", ours.deployment, container.name),
-                &format!("sparkctl stop {}", ours.deployment),
+                &format!("sparkctl stop {} (or its profile's file, where it is not known here)", ours.deployment),
             )),
             None => findings.push(Finding::error(
                 "gpu-taken",
@@ -161,6 +170,22 @@ fn foreign_gpu_users(profile: &Profile, facts: &NodeFacts, findings: &mut Vec<Fi
                     container.name
                 ),
             )),
+        }
+    }
+}
+
+fn names_taken(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) {
+    for (rank, facts) in (0..).zip(facts) {
+        let name = container_name(&profile.name, rank);
+        let stranger =
+            facts.containers.iter().find(|container| container.name == name && container.ours.is_none());
+        if let Some(stranger) = stranger {
+            findings.push(Finding::error(
+                "name-taken",
+                Some(&facts.node),
+                format!("a container named `{name}` (image {}) is not sparkctl's", stranger.image),
+                &format!("docker rename {name} OTHER_NAME, or choose another `name` for the deployment"),
+            ));
         }
     }
 }
@@ -222,6 +247,13 @@ fn gpus(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) {
 }
 
 fn ports(profile: &Profile, head: &NodeFacts, findings: &mut Vec<Finding>) {
+    // Another deployment of ours holds its own ports; that it runs here is told already.
+    let other = |c: &Container| {
+        c.state.running && c.ours.as_ref().is_some_and(|ours| ours.deployment != profile.name)
+    };
+    if head.containers.iter().any(other) {
+        return;
+    }
     // A container of ours that runs holds what its own release asked for; it ends before the new one starts.
     let held_by_us: Vec<u16> = head
         .ours(&profile.name)

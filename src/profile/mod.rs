@@ -334,7 +334,7 @@ fn name_rule(text: &str, most: usize) -> Result<(), &'static str> {
     if text.is_empty() {
         Err("it is empty")
     } else if text.len() > most {
-        Err("it is too long")
+        Err(if most == 48 { "it is longer than 48 characters" } else { "it is longer than 63 characters" })
     } else if !text.bytes().all(|b| plain(b) || b == b'-' || b == b'.') {
         Err("only lower-case letters, digits, `-` and `.` may be in it")
     } else if !text.bytes().next().is_some_and(plain) || !text.bytes().last().is_some_and(plain) {

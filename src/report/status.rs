@@ -70,7 +70,7 @@ pub fn status(status: &Status, now: Timestamp) -> String {
 fn row(rank: &RankStatus, width: usize, now: Timestamp) -> String {
     let start = format!("{:<4}  {:width$}  {:<6}", rank.rank, rank.node, rank.role);
     let state = match (&rank.container, &rank.unknown) {
-        (_, Some(why)) => return format!("{start}  unknown ({why})"),
+        (_, Some(_)) => return format!("{start}  unknown"),
         (Some(Some(state)), _) => Some(state),
         _ => None,
     };

@@ -152,6 +152,9 @@ impl Terminal {
         }
         if failed {
             self.line(&text);
+            if matches!(outcome, RunOutcome::Down { .. }) {
+                self.line("hint:  mend the cause, then deploy again; `sparkctl status` says what runs now");
+            }
             if let Some(record) = &self.record {
                 self.line(&format!("record: {}", record.display()));
             }
@@ -269,7 +272,9 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
         }
         RunOutcome::Refused { .. } => format!("{deployment}: refused, nothing was changed"),
         RunOutcome::Locked { holder } => {
-            format!("{deployment}: another operation holds the lock: {holder}; nothing was changed")
+            format!(
+                "{deployment}: another operation holds the lock: {holder}; nothing was changed, wait for it to end"
+            )
         }
         RunOutcome::Unreachable { state, .. } => format!("{deployment}: {state}"),
         RunOutcome::Unchanged { serving: Some(release) } => {

@@ -172,6 +172,15 @@ async fn of_a_deploy_for_its_image_and_model() {
             ("disk-model", Some("spark2"), "119 GB are to be copied", "free some space"),
         ),
         (
+            |desk| desk.cluster.machine("spark2", |m| m.lost_peers = vec![Ipv4Addr::new(192, 168, 200, 12)]),
+            (
+                "fabric-unreachable",
+                Some("spark2"),
+                "192.168.200.12 does not answer over the fabric",
+                "check cable",
+            ),
+        ),
+        (
             // 18.4 GB, twice: the archive and the unpacked layers.
             |desk| {
                 desk.cluster.machine("spark2", |m| {
@@ -228,10 +237,13 @@ async fn of_a_deploy_while_another_deployment_runs() {
     assert_eq!(taken.len(), 2, "{findings:#?}");
     for (finding, node) in taken.iter().zip(["spark1", "spark2"]) {
         assert_eq!(finding.node.as_ref().unwrap().as_str(), node);
-        assert_eq!(finding.hint.as_deref(), Some("sparkctl stop qwen35-122b"));
+        assert_eq!(
+            finding.hint.as_deref(),
+            Some("sparkctl stop qwen35-122b (or its profile's file, where it is not known here)")
+        );
     }
-    // Ray's port is the other's as well, and told.
-    assert!(findings.iter().any(|finding| finding.id == "port-taken" && finding.message.contains("6379")));
+    // The ports that the other holds are no second fault, and not to be freed by hand.
+    assert!(!findings.iter().any(|finding| finding.id == "port-taken"), "{findings:#?}");
     assert!(!desk.cluster.effects().iter().any(|effect| effect.changes));
     assert!(desk.serves(ReleaseNumber(1)), "what served was touched");
 }

@@ -85,7 +85,7 @@ async fn both_nodes_cannot_be_asked() {
     for node in ["spark1", "spark2"] {
         desk.cluster.set_reachable(node, false);
     }
-    check(&asked(&desk).await, Health::Unknown, Exit::Unreachable, "");
+    check(&asked(&desk).await, Health::Unknown, Exit::Unreachable, "rank 1 (spark2) cannot be asked");
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,6 +86,23 @@ fn a_stranger_that_holds_the_gpu_is_refused() {
 }
 
 #[test]
+fn a_dead_fabric_and_a_name_that_is_taken_are_refused() {
+    let rig = Rig::clean();
+    let operator = Operator::with("rig-stub");
+    rig.run(&["cut-fabric", "spark2"]);
+    let said = operator.deploy();
+    rig.run(&["heal", "spark2"]);
+    said.ended(3).saying("spark1: 192.168.200.12 does not answer over the fabric").saying("check cable");
+    rig.on("spark1", "docker create --name sparkctl-rig-stub-0 --entrypoint true sparkctl-rig/stub-engine:1");
+    operator
+        .deploy()
+        .ended(3)
+        .saying("spark1: a container named `sparkctl-rig-stub-0`")
+        .saying("docker rename");
+    assert_eq!(rig.containers("spark1"), ["sparkctl-rig-stub-0 created"]);
+}
+
+#[test]
 fn docker_that_cannot_be_used_is_told() {
     let rig = Rig::clean();
     let operator = Operator::with("rig-stub");

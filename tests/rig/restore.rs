@@ -82,8 +82,12 @@ fn a_dead_worker_is_told() {
     // A node that cannot be asked is unknown, never down.
     rig.run(&["kill", "spark2"]);
     let said = operator.run(&["status"]);
-    assert!([Some(7), Some(8)].contains(&said.code), "{said:?}");
-    assert!(said.stdout.contains("unknown (cannot connect to spark2"), "{}", said.stdout);
+    assert!(
+        said.stdout.contains("rank 1 (spark2) cannot be asked: cannot connect to spark2"),
+        "{}",
+        said.stdout
+    );
+    assert!(said.stdout.contains("worker  unknown") && !said.stdout.contains("ended"), "{}", said.stdout);
     operator.deploy().ended(7).saying("cannot connect to spark2").saying("nothing was changed");
 }
 

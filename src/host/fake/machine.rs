@@ -27,6 +27,8 @@ pub struct Machine {
     pub listeners: Vec<Listener>,
     /// Model folders by their path.
     pub folders: BTreeMap<String, ModelFolder>,
+    /// Addresses of the fabric that do not answer from here.
+    pub lost_peers: Vec<std::net::Ipv4Addr>,
     /// The disk of the model folders.
     pub model_disk: Disk,
     pub tools: BTreeMap<String, String>,

@@ -358,6 +358,8 @@ fn gather(state: &mut State, node: &NodeName, deployment: &str, model: &str) -> 
         format!("LISTEN 0 128 {}:{} 0.0.0.0:* {process}\n", listener.address, listener.port)
     });
     let ours = ports.iter().map(|port| format!("LISTEN 0 2048 0.0.0.0:{port} 0.0.0.0:*\n"));
+    let lost = machine.lost_peers.iter().map(|address| format!("{address} no\n"));
+    section("peers", lost.collect::<String>().as_bytes());
     section("listeners", foreign.chain(ours).collect::<String>().as_bytes());
     let tools = machine.tools.iter().map(|(tool, version)| format!("{tool} {tool} {version}\n"));
     section("tools", tools.collect::<String>().as_bytes());

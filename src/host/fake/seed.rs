@@ -77,6 +77,7 @@ fn spark(number: u8) -> Machine {
         infiniband: true,
         listeners: vec![Listener { port: 22, address: "0.0.0.0".to_owned(), process: None }],
         folders: BTreeMap::new(),
+        lost_peers: Vec::new(),
         model_disk: used,
         tools: [("rsync", "3.2.7"), ("python3", "3.12.3")]
             .map(|(tool, version)| (tool.to_owned(), version.to_owned()))
