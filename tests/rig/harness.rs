@@ -62,9 +62,10 @@ impl Rig {
         self.on(node, &format!("docker inspect -f '{template}' {container}"))
     }
 
-    /// The command line of a container's first process that is not Docker's own init.
+    /// The command lines of a container's processes, as the kernel has them. The first is Docker's own
+    /// init, with the whole of ours behind it; the last is the engine.
     pub fn argv(&self, node: &str, container: &str) -> String {
-        self.inspect(node, container, "{{json .Config.Entrypoint}} {{json .Config.Cmd}}")
+        self.on(node, &format!("docker top {container} -eo pid,args"))
     }
 
     /// The environment of a container's process, as the kernel has it.

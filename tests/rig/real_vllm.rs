@@ -26,7 +26,7 @@ fn real_vllm_is_deployed_changed_and_rolled_back() {
 
     operator.run(&["rollback"]).ended(0).saying("release 1 serves");
     answers_rightly();
-    assert!(rig.argv("spark1", "sparkctl-rig-vllm-0").contains(r#""--max-model-len","2048""#));
+    assert!(rig.argv("spark1", "sparkctl-rig-vllm-0").contains("--max-model-len 2048"));
 
     rig.on("spark2", "docker kill sparkctl-rig-vllm-1");
     let said = operator.run(&["status"]).ended(8);

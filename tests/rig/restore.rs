@@ -39,7 +39,25 @@ fn a_failed_deploy_restores_the_release_before() {
             rig.inspect("spark1", "sparkctl-rig-stub-0", "{{index .Config.Labels \"sparkctl.release\"}}"),
             "1"
         );
-        // The log of the failed engine is with the operator and on the node.
+        // The log of the failed engine is on the node, and with the operator, with the facts.
+        let runs = bad.folder.path().join("sparkctl/rig-stub/runs");
+        let run = std::fs::read_dir(&runs)
+            .expect("records")
+            .next()
+            .expect("a record")
+            .expect("it can be read")
+            .path();
+        let names = ["events.jsonl", "facts.json"].map(str::to_owned);
+        let logs = ["spark1", "spark2"]
+            .iter()
+            .zip(0..)
+            .map(|(node, rank)| format!("release-{release}-rank-{rank}-{node}.log"));
+        for name in names.into_iter().chain(logs) {
+            assert!(
+                std::fs::metadata(run.join(&name)).is_ok_and(|file| file.len() > 0),
+                "{scenario}: no {name}"
+            );
+        }
         let kept = rig.on(
             "spark1",
             &format!("cat /home/spark/.local/state/sparkctl/rig-stub/releases/{release:04}/rank-0.*.log"),
@@ -114,9 +132,7 @@ fn a_killed_deploy_is_continued() {
         });
         last.expect("it ran").ended(0);
         answers_rightly();
-        assert!(
-            rig.argv("spark1", "sparkctl-rig-stub-0").contains(&format!(r#""--max-model-len","{context}""#))
-        );
+        assert!(rig.argv("spark1", "sparkctl-rig-stub-0").contains(&format!("--max-model-len {context}")));
         operator.run(&["plan", "--exit-code", &operator.file()]).ended(0);
     }
     assert_eq!(rig.containers("spark1"), ["sparkctl-rig-stub-0 running"]);
@@ -151,5 +167,54 @@ fn an_interrupt_restores() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert!(said.contains("release 1 serves again, verified"), "{said}");
+    answers_rightly();
+}
+
+/// The way to a node is lost for a while in the middle of the switch: the release before comes back.
+#[test]
+fn a_lost_connection_in_the_switch_is_made_anew() {
+    let rig = Rig::clean();
+    let mut operator = Operator::with("rig-stub");
+    operator.deploy().ended(0);
+    operator.set_env("STUB_LOAD_SECONDS", "60").edit("stall: 15s", "stall: 90s");
+    let run = operator.command(&["deploy", &operator.file()]).spawn().expect("sparkctl starts");
+    eventually("the switch began", Duration::from_secs(30), || chat("Hello!").is_err());
+    std::thread::sleep(Duration::from_secs(2));
+    rig.run(&["cut-lan", "spark2"]);
+    std::thread::sleep(Duration::from_secs(25));
+    rig.run(&["heal", "spark2"]);
+    let output = run.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("lost the connection to spark2"), "{said}");
+    assert!(said.contains("restored: release 1 serves again, verified"), "{said}");
+    answers_rightly();
+}
+
+/// The operator's machine is gone for good, and closes no connection: the lock ends by itself.
+#[test]
+fn the_lock_ends_with_its_holders_machine() {
+    let rig = Rig::clean();
+    let mut gone = Operator::with("rig-stub");
+    gone.set_env("STUB_LOAD_SECONDS", "100").edit("stall: 15s", "stall: 90s");
+    let mut run = gone.command(&["deploy", &gone.file()]).spawn().expect("sparkctl starts");
+    eventually("the engine starts", Duration::from_secs(30), || {
+        rig.containers("spark1").contains(&"sparkctl-rig-stub-0 running".to_owned())
+    });
+    rig.run(&["cut-lan", "spark1"]);
+    run.kill().expect("it can be killed");
+    run.wait().expect("it ends");
+    // Nothing of its end reaches the head: let its ssh give up first.
+    std::thread::sleep(Duration::from_secs(20));
+    rig.run(&["heal", "spark1"]);
+    let next = Operator::with("rig-stub");
+    let mut last = None;
+    eventually("the lock is free", Duration::from_secs(60), || {
+        let said = next.deploy();
+        let free = said.code != Some(6);
+        last = Some(said);
+        free
+    });
+    last.expect("it ran").ended(0);
     answers_rightly();
 }
