@@ -1,5 +1,6 @@
 //! How sparkctl ends: exit codes, and errors with hints. The table in README.md is tested against this.
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use crate::event::RunOutcome;
@@ -86,4 +87,23 @@ impl CommandError {
         self.hints.push(hint.into());
         self
     }
+}
+
+/// An error and its sources, outermost first. Transparent wrappers add nothing.
+pub fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if all.last() != Some(&text) {
+            all.push(text);
+        }
+        next = error.source();
+    }
+    all
+}
+
+/// An error and its sources in one line.
+pub fn in_full(error: &(dyn Error + 'static)) -> String {
+    chain(error).join(": ")
 }

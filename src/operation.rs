@@ -6,7 +6,6 @@
 
 mod back;
 
-use std::error::Error;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +14,7 @@ use futures_util::future::join_all;
 use crate::cluster::facts::NodeFacts;
 use crate::cluster::gather;
 use crate::diagnose::Diagnosis;
+use crate::error::{chain, in_full};
 use crate::event::{Event, Events, Failure, RunOutcome};
 use crate::execute::{Cancel, ExecuteError, Hosts, StepError, execute, readiness};
 use crate::host::HostError;
@@ -221,7 +221,7 @@ impl Operation<'_> {
         match readiness::complete(head.as_ref(), &Endpoint::of(profile), PROBE).await {
             Ok(answer) if answer.status == 200 => Ok(number),
             Ok(answer) => Err(format!("the endpoint answers a completion with HTTP {}", answer.status)),
-            Err(error) => Err(chain(&error).join(": ")),
+            Err(error) => Err(in_full(&error)),
         }
     }
 
@@ -254,7 +254,7 @@ impl Operation<'_> {
 
 fn unreachable_outcome(errors: &[HostError], state: &str) -> RunOutcome {
     RunOutcome::Unreachable {
-        errors: errors.iter().map(|error| chain(error).join(": ")).collect(),
+        errors: errors.iter().map(|error| in_full(error)).collect(),
         hints: errors.iter().filter_map(HostError::hint).collect(),
         state: state.to_owned(),
     }
@@ -266,18 +266,4 @@ fn told(error: &ExecuteError) -> Vec<String> {
         StepError::Cancelled => vec![format!("interrupted during {}", error.stage)],
         _ => chain(error),
     }
-}
-
-/// An error and its sources, outermost first. Transparent wrappers add nothing.
-pub fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if all.last() != Some(&text) {
-            all.push(text);
-        }
-        next = error.source();
-    }
-    all
 }

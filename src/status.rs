@@ -147,7 +147,7 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
 }
 
 fn reason(error: &HostError) -> String {
-    crate::operation::chain(error).join(": ")
+    crate::error::in_full(error)
 }
 
 async fn probe(head: &dyn Host, endpoint: &Endpoint) -> Result<f64, String> {

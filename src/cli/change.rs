@@ -10,11 +10,11 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Global, Output, known, session};
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, Exit, in_full};
 use crate::event::{Event, Events, RunOutcome};
 use crate::execute::{Cancel, Hosts};
 use crate::host::HostError;
-use crate::operation::{Operation, Reconnect, Target, chain};
+use crate::operation::{Operation, Reconnect, Target};
 use crate::plan::planner::Operator;
 use crate::profile::Profile;
 use crate::release::ReleaseNumber;
@@ -115,7 +115,7 @@ async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> R
         operate(profile, global, &hosts, what, &events, &cancel).await
     } else {
         let outcome = RunOutcome::Unreachable {
-            errors: errors.iter().map(|(_, error)| chain(error).join(": ")).collect(),
+            errors: errors.iter().map(|(_, error)| in_full(error)).collect(),
             hints: errors.iter().filter_map(|(_, error)| error.hint()).collect(),
             state: "nothing was changed".to_owned(),
         };

@@ -6,10 +6,10 @@ use futures_util::future::join_all;
 
 use super::Global;
 use crate::cluster::facts::NodeFacts;
-use crate::error::{CommandError, Exit};
+use crate::error::{CommandError, Exit, in_full};
 use crate::execute::Hosts;
 use crate::host::{self, Host, HostError, SshOptions};
-use crate::operation::{self, chain};
+use crate::operation;
 use crate::profile::{NodeName, Profile};
 
 /// Hosts of the nodes that could be connected to, and why the others could not.
@@ -36,7 +36,7 @@ pub async fn connect(profile: &Profile, global: &Global) -> (Hosts, Vec<(NodeNam
 
 /// The error of nodes that could not be reached or asked.
 pub fn unreachable(errors: &[HostError]) -> CommandError {
-    let messages: Vec<_> = errors.iter().map(|error| format!("error: {}", chain(error).join(": "))).collect();
+    let messages: Vec<_> = errors.iter().map(|error| format!("error: {}", in_full(error))).collect();
     let hints = errors.iter().filter_map(HostError::hint).collect();
     CommandError { hints, ..CommandError::new(Exit::Unreachable, messages.join("\n")) }
 }

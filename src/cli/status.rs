@@ -4,8 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 
 use super::{Global, Output, known, print, session};
-use crate::error::{CommandError, Exit};
-use crate::operation::chain;
+use crate::error::{CommandError, Exit, in_full};
 use crate::report;
 use crate::status::ask;
 
@@ -21,8 +20,7 @@ pub struct StatusArgs {
 pub async fn run(args: StatusArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
     let (hosts, errors) = session::connect(&profile, global).await;
-    let unreachable: Vec<_> =
-        errors.iter().map(|(node, error)| (node.clone(), chain(error).join(": "))).collect();
+    let unreachable: Vec<_> = errors.iter().map(|(node, error)| (node.clone(), in_full(error))).collect();
     let status = ask(&profile, &hosts, &unreachable).await;
     match global.output {
         Output::Json => print(&format!("{}\n", report::json::document(&status))),

@@ -17,7 +17,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::mpsc;
 
 use super::reach::Reach;
-use super::{HostError, NewContainer, Script};
+use super::{HostError, NewContainer, Script, innermost};
 use crate::cluster::facts::{Container, Docker, Image};
 use crate::profile::NodeName;
 
@@ -92,13 +92,7 @@ fn trouble(error: Error, limit: Duration) -> Trouble {
         Error::DockerResponseServerError { message, .. } => Trouble::Refused(message.trim().to_owned()),
         Error::DockerStreamError { error } => Trouble::Refused(error),
         Error::RequestTimeoutError => Trouble::Slow(limit),
-        error => {
-            let mut innermost: &dyn std::error::Error = &error;
-            while let Some(source) = innermost.source() {
-                innermost = source;
-            }
-            Trouble::Unreachable(innermost.to_string())
-        }
+        error => Trouble::Unreachable(innermost(&error).to_string()),
     }
 }
 
@@ -237,9 +231,7 @@ pub(super) async fn remove(engine: &Engine, name: &str) -> Result<(), Trouble> {
 pub(super) async fn set_restart(engine: &Engine, name: &str, policy: &str) -> Result<(), Trouble> {
     let policy = match policy {
         "no" => RestartPolicyNameEnum::NO,
-        "always" => RestartPolicyNameEnum::ALWAYS,
         "unless-stopped" => RestartPolicyNameEnum::UNLESS_STOPPED,
-        "on-failure" => RestartPolicyNameEnum::ON_FAILURE,
         other => return Err(Trouble::Refused(format!("`{other}` is no restart policy"))),
     };
     let policy = RestartPolicy { name: Some(policy), maximum_retry_count: None };

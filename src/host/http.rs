@@ -1,13 +1,12 @@
 //! HTTP to a port of a node: directly where the node is this machine, else through a local socket
 //! that is forwarded there. The only module that knows the HTTP crate.
 
-use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::HttpAnswer;
+use super::{HttpAnswer, innermost};
 
 /// A client for one port.
 #[derive(Debug, Clone)]
@@ -26,7 +25,7 @@ impl Client {
             Some(path) => builder.unix_socket(path),
             None => builder,
         };
-        let client = builder.build().map_err(|error| chain(&error))?;
+        let client = builder.build().map_err(|error| reason(&error))?;
         Ok(Self { client, base: format!("http://127.0.0.1:{port}") })
     }
 
@@ -46,7 +45,7 @@ impl Client {
             if error.is_timeout() {
                 return format!("no answer within {:.1} s", timeout.as_secs_f64());
             }
-            chain(&error)
+            reason(&error)
         };
         let response = request.timeout(timeout).send().await.map_err(words)?;
         let status = response.status().as_u16();
@@ -56,12 +55,8 @@ impl Client {
 }
 
 /// The innermost reason: the outer ones only say that a request failed.
-fn chain(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn Error = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    let text = innermost.to_string();
+fn reason(error: &reqwest::Error) -> String {
+    let text = innermost(error).to_string();
     match text.split_once(" (os error") {
         Some((plain, _)) => plain.to_lowercase(),
         None => text,

@@ -219,3 +219,12 @@ impl HostError {
         }
     }
 }
+
+/// The first cause of an error: what a client crate wraps around it only says that a request failed.
+fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost
+}

@@ -5,10 +5,11 @@ use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::time::Instant;
 
-use super::{Operation, chain, look, told};
+use super::{Operation, look, told};
 use crate::cluster::facts::NodeFacts;
 use crate::container::container_name;
 use crate::diagnose::{self, Diagnosis, End, LogLine, RankEvidence};
+use crate::error::in_full;
 use crate::event::{Event, RunOutcome};
 use crate::execute::{Cancel, ExecuteError, Hosts, StepError, last_lines};
 use crate::host::HostError;
@@ -49,7 +50,7 @@ impl Operation<'_> {
             Ok(reached) => reached,
             Err(errors) => {
                 self.tell_failure(error, None).await;
-                let errors: Vec<_> = errors.iter().map(|error| chain(error).join(": ")).collect();
+                let errors: Vec<_> = errors.iter().map(|error| in_full(error)).collect();
                 let why = format!(
                     "the nodes cannot be asked what is left, nothing was brought back: {}",
                     errors.join("; ")
@@ -66,7 +67,7 @@ impl Operation<'_> {
             planner::release_numbered(release, before).is_some_and(|r| r.outcome == Outcome::Deployed);
         if !replaces && was_deployed {
             // It served before, and nothing was done to it: to stop it would make things worse.
-            return RunOutcome::NotServing { release: Some(release), why: chain(error).join(": ") };
+            return RunOutcome::NotServing { release: Some(release), why: in_full(error) };
         }
         match again.go_back(plan, release, error, before, &now).await {
             RunOutcome::Restored { release, .. } if interrupted => {
@@ -148,10 +149,9 @@ impl Operation<'_> {
                 Ok(_) => down(
                     "nothing ran before; the failed containers were removed, their logs are kept".to_owned(),
                 ),
-                Err(error) => down(format!(
-                    "nothing ran before, and the failed containers remain: {}",
-                    chain(&error).join(": ")
-                )),
+                Err(error) => {
+                    down(format!("nothing ran before, and the failed containers remain: {}", in_full(&error)))
+                }
             };
         };
         self.events.tell(Event::Restoring { release: target.number }).await;
