@@ -13,12 +13,13 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use validate::{Problem, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// The version of this file's format: 1.
@@ -33,6 +34,9 @@ pub struct Profile {
     pub image: Image,
     /// The engine and what it is told.
     pub engine: Engine,
+    /// Files of this machine that every node gets, for the engine's containers to read; part of the release.
+    #[serde(default)]
+    pub files: Vec<PlacedFile>,
     /// Where the answers are served.
     pub serve: Serve,
     /// How long the engine may take to become ready.
@@ -69,7 +73,7 @@ impl Profile {
 }
 
 /// The machines, and the user who works on them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// The user to log in as; left out, the one that `ssh` itself picks (its configuration, else
@@ -81,7 +85,7 @@ pub struct Cluster {
 }
 
 /// One machine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
     /// What the node is called in output and records.
@@ -101,7 +105,7 @@ impl Node {
 }
 
 /// The weights of the model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Absolute path of the model's folder, the same on every node.
@@ -112,15 +116,25 @@ pub struct Model {
 }
 
 /// The engine's image.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
     /// Name and tag, as `docker images` shows them; at least one node has it.
     pub reference: ImageReference,
 }
 
+/// A file that is put on every node, under sparkctl's own folder, and mounted read-only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlacedFile {
+    /// Path on this machine; a relative one begins at the profile's folder.
+    pub source: String,
+    /// Absolute path in the container.
+    pub target: String,
+}
+
 /// The engine and what it is told.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Engine {
     /// `vllm` or `sglang`.
@@ -128,20 +142,55 @@ pub struct Engine {
     /// How the engine spreads over the nodes: on a `ray` cluster or by its own `native` launch.
     #[serde(default)]
     pub launch: Launch,
-    /// GPUs that share each layer; as many as there are nodes, with one GPU a node.
+    /// GPUs that share each layer. Times `pipeline_parallel` and `data_parallel` it is the number of nodes, with one
+    /// GPU a node.
     pub tensor_parallel: u32,
+    /// Stages that the layers are cut into, one after another.
+    #[serde(default = "one")]
+    pub pipeline_parallel: u32,
+    /// Copies of the model that share the requests.
+    #[serde(default = "one")]
+    pub data_parallel: u32,
+    /// Whether whole experts are spread over the GPUs, instead of each expert's matrices being cut.
+    #[serde(default)]
+    pub expert_parallel: bool,
     /// Longest context, in tokens; left out, the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_length: Option<u32>,
     /// Part of a node's GPU memory that the engine may take, 0 to 1; left out, the engine's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_fraction: Option<f64>,
+    /// Requests that are computed at once; left out, the engine's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_requests: Option<u32>,
+    /// How the weights are quantised, in the engine's word; left out, as the model's own configuration says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<String>,
+    /// Type of the KV cache, in the engine's word, e.g. `fp8`; left out, the engine's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_cache_type: Option<String>,
+    /// Whether prompts that begin alike share their cache; left out, the engine's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix_caching: Option<bool>,
+    /// Speculative decoding; left out, none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative: Option<Speculative>,
+    /// Whether code that comes with the model may run.
+    #[serde(default)]
+    pub trust_remote_code: bool,
+    /// Path of a chat template in the container, e.g. the `target` of one of `files`; left out, the model's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<String>,
     /// The engine's name for the parser that splits reasoning from the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_parser: Option<String>,
     /// The engine's name for the parser of tool calls; setting it turns automatic tool choice on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_parser: Option<String>,
+    /// Commands that run in each container ahead of the engine, one after another; each is a list of words. One that
+    /// fails ends the start.
+    #[serde(default)]
+    pub before: Vec<Vec<String>>,
     /// Further arguments for the engine, passed through as they are; refused where one repeats a
     /// flag that sparkctl sets.
     #[serde(default)]
@@ -152,8 +201,25 @@ pub struct Engine {
     pub env: BTreeMap<String, String>,
 }
 
+/// Speculative decoding: a cheap guess at the next tokens, which the model then checks at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Speculative {
+    /// The engine's word for how tokens are guessed, e.g. `mtp`, `ngram`, `eagle3`.
+    pub method: String,
+    /// Tokens that are guessed at a time.
+    pub tokens: u32,
+    /// Path of the draft model in the container, for methods that have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
 /// Where the answers are served.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Serve {
     /// TCP port of the endpoint on the head.
@@ -164,14 +230,16 @@ pub struct Serve {
 }
 
 /// How long the engine may take to become ready.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ready {
     /// From the start of the containers to the first completion.
     #[serde(with = "duration")]
+    #[schemars(with = "String")]
     pub timeout: Duration,
     /// How long the logs of all ranks may be silent before the start counts as hung.
     #[serde(with = "duration")]
+    #[schemars(with = "String")]
     pub stall: Duration,
 }
 
@@ -183,7 +251,7 @@ impl Default for Ready {
 }
 
 /// What has to be answered rightly.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Verify {
     /// A short known answer, and a sum.
@@ -201,7 +269,7 @@ impl Default for Verify {
 }
 
 /// The short benchmark after a deploy.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bench {
     /// Requests at once, one measurement each.
@@ -219,7 +287,7 @@ impl Default for Bench {
 }
 
 /// What happens when a deploy fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnFailure {
     /// The release before comes back.
@@ -230,7 +298,7 @@ pub enum OnFailure {
 }
 
 /// Which engine serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
     /// vLLM.
@@ -240,7 +308,7 @@ pub enum EngineKind {
 }
 
 /// How the engine spreads over the nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Launch {
     /// On a Ray cluster that sparkctl brings up.
@@ -254,7 +322,7 @@ pub enum Launch {
 macro_rules! checked_string {
     ($(#[$doc:meta])* $name:ident, $what:literal, $check:expr) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String")]
         pub struct $name(String);
 
@@ -345,7 +413,7 @@ fn name_rule(text: &str, most: usize) -> Result<(), &'static str> {
 }
 
 /// The format of a profile; only 1 exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct FormatVersion;
 
@@ -368,7 +436,7 @@ impl From<FormatVersion> for u64 {
 }
 
 /// A TCP port, 1 to 65535.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Port(u16);
 
