@@ -6,6 +6,7 @@
 //! places in the file and snippets are `config`'s; what can be wrong beyond types is `validate`'s.
 
 mod duration;
+mod secret;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use secret::{EnvValue, SecretSource};
 pub use validate::{Problem, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
@@ -196,9 +198,10 @@ pub struct Engine {
     #[serde(default)]
     pub args: Vec<String>,
     /// Further environment variables of the engine's containers, the same on every rank; refused
-    /// where one repeats a variable that sparkctl sets for each node.
+    /// where one repeats a variable that sparkctl sets for each node. A secret is not written here: in place of the
+    /// text stands where it comes from, `{ env: NAME }`, `{ file: PATH }` or `{ command: [WORD, ...] }`.
     #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, EnvValue>,
 }
 
 /// Speculative decoding: a cheap guess at the next tokens, which the model then checks at once.

@@ -47,6 +47,7 @@ fn nothing_is_wrong_with_what_can_work() {
             r#"["--max-num-seqs", "64", "-O3", "--model-impl=auto", "--x={\"a\": 1}", "two words"]"#,
         ),
         ("/engine/env", r#"{"NCCL_DEBUG": "INFO", "EMPTY": "", "with.dot": "a=b"}"#),
+        ("/engine/env", r#"{"A": {"env": "B"}, "C": {"file": "~/c"}, "D": {"command": ["pass", ""]}}"#),
         ("/serve/name", r#""Qwen/Qwen3.5""#),
         ("/ready/stall", r#""2h""#),
         ("/bench/concurrency", "[]"),
@@ -249,6 +250,20 @@ fn variables_that_sparkctl_sets() {
         assert!(problems(&[("/engine/env", &env)])[0].is_in_key);
     }
     check("/engine/env", r#"{"A": "\u0000"}"#, "engine.env.A", "NUL", "");
+}
+
+#[test]
+fn secrets_that_come_from_nowhere() {
+    for (source, path, message, hint) in [
+        (r#"{"env": ""}"#, "engine.env.A.env", "cannot be a variable's name", "HF_TOKEN"),
+        (r#"{"env": "A=B"}"#, "engine.env.A.env", "cannot be a variable's name", "HF_TOKEN"),
+        (r#"{"file": ""}"#, "engine.env.A.file", "cannot be a file's path", ""),
+        (r#"{"command": []}"#, "engine.env.A.command", "there is no command", "[pass, show, hf]"),
+        (r#"{"command": ["", "x"]}"#, "engine.env.A.command[0]", "name is empty", ""),
+        (r#"{"command": ["x", "\u0000"]}"#, "engine.env.A.command[1]", "NUL", ""),
+    ] {
+        check("/engine/env", &format!(r#"{{"A": {source}}}"#), path, message, hint);
+    }
 }
 
 #[test]
