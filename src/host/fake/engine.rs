@@ -45,6 +45,14 @@ impl State {
             if whole {
                 head.formed = true;
                 head.say("INFO: Loading safetensors checkpoint shards: 100% Completed | 39/39");
+            } else if is_native(head) {
+                // Its script ends the engine, and Docker starts the container again where its policy says so.
+                head.say("sparkctl: rank 1 is gone: ending the engine of rank 0");
+                let again = head.container.restart == "unless-stopped";
+                head.end(1);
+                if again {
+                    self.start(&node, &name);
+                }
             } else {
                 head.broken = true;
             }
@@ -155,17 +163,23 @@ impl State {
     /// Ports that the machine's running heads listen on.
     pub(super) fn ports(&self, node: &NodeName) -> Vec<u16> {
         let heads = self.heads().filter(|(at, _)| *at == node).map(|(_, container)| container);
+        let number = |text: &str| text.rsplit(':').next().and_then(|port| port.parse().ok());
         heads
             .flat_map(|head| {
                 let ray = head.spec.iter().flat_map(|spec| &spec.argv);
-                let ray = ray.filter_map(|argument| argument.strip_prefix("--port=")?.parse().ok());
-                ray.chain(head.flag("--port").and_then(|port| port.parse().ok())).collect::<Vec<_>>()
+                let ray = ray.filter_map(|argument| number(argument.strip_prefix("--port=")?));
+                let words: Vec<_> = head.spec.iter().flat_map(|spec| &spec.argv).collect();
+                let list = words.iter().position(|word| word.contains(',')).filter(|_| is_native(head));
+                let native = list.and_then(|at| number(words.get(at + 2)?));
+                let flags = ["--port", "--master-port", "--dist-init-addr"].into_iter();
+                let flags = flags.filter_map(|flag| number(head.flag(flag)?));
+                ray.chain(native).chain(flags).collect::<Vec<_>>()
             })
             .collect()
     }
 
-    /// Addresses of the ranks that a container's Ray cluster counts.
-    pub(super) fn ray_nodes(&self, node: &NodeName, container: &str) -> Option<Vec<Ipv4Addr>> {
+    /// Addresses of the ranks that a head's container counts, on Ray or by a native launch.
+    pub(super) fn alive_ranks(&self, node: &NodeName, container: &str) -> Option<Vec<Ipv4Addr>> {
         let head = self.machines[node].containers.get(container)?;
         head.container.state.running.then_some(())?;
         let all = (0..).zip(addresses(head));
@@ -192,11 +206,16 @@ impl State {
         let of_served_model = body.is_none_or(|body| body["model"] == served.model.as_str());
         match path {
             "/v1/models" => {
-                let length = head.flag("--max-model-len").and_then(|length| length.parse::<u64>().ok());
+                let length = head.flag("--max-model-len").or(head.flag("--context-length"));
+                let length = length.and_then(|length| length.parse::<u64>().ok());
                 answer(200, json!({ "data": [{ "id": served.model, "max_model_len": length }] }))
             }
             "/metrics" => {
-                let text = "vllm:num_requests_running{engine=\"0\"} 1.0\nvllm:num_requests_waiting 0.0\n";
+                let text = if is_sglang(head) {
+                    "sglang:num_running_reqs{model_name=\"m\"} 1.0\nsglang:num_queue_reqs 0.0\n"
+                } else {
+                    "vllm:num_requests_running{engine=\"0\"} 1.0\nvllm:num_requests_waiting 0.0\n"
+                };
                 Ok(HttpAnswer { status: 200, body: text.as_bytes().to_vec() })
             }
             _ if !served.completes => answer(500, json!({ "error": "EngineDeadError" })),
@@ -226,11 +245,21 @@ fn chat(head: &FakeContainer, body: &Value, wrongly: bool) -> Value {
         return json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] });
     }
     let message = if head.flag("--reasoning-parser").is_some() {
-        json!({ "content": said, "reasoning": thought })
+        let field = if is_sglang(head) { "reasoning_content" } else { "reasoning" };
+        json!({ "content": said, field: thought })
     } else {
         json!({ "content": format!("<think>{thought}</think>{said}") })
     };
     json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })
+}
+
+/// Whether its group came together by the engine's own launch.
+fn is_native(head: &FakeContainer) -> bool {
+    head.flag("--nnodes").is_some()
+}
+
+fn is_sglang(head: &FakeContainer) -> bool {
+    head.spec.iter().flat_map(|spec| &spec.argv).any(|word| word == "sglang.launch_server")
 }
 
 /// The addresses of all ranks, head first, as the head was told them; none for a single node.
