@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::container::ImageContent;
+use crate::delivery::kept::KeptFacts;
 use crate::profile::{DeploymentName, NodeName};
 use crate::release::{Release, ReleaseNumber};
 
@@ -46,6 +47,9 @@ pub struct NodeFacts {
     pub unreadable_releases: Vec<String>,
     /// The highest release number seen on the node, readable or not.
     pub highest_release: Option<ReleaseNumber>,
+    /// Placed files and secrets of this deployment that lie on the node.
+    #[serde(default)]
+    pub kept: KeptFacts,
 }
 
 impl NodeFacts {

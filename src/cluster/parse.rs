@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Deserialize;
 
 use super::facts::{Disk, Gpu, Interface, InterfaceAddress, Listener, ModelFile, ModelFolder, System};
+use crate::delivery::kept::KeptFacts;
 use crate::profile::DeploymentName;
 use crate::release::{FORMAT, Release, ReleaseNumber};
 
@@ -27,6 +28,7 @@ pub struct Seen {
     pub releases: Vec<Release>,
     pub unreadable_releases: Vec<String>,
     pub highest_release: Option<ReleaseNumber>,
+    pub kept: KeptFacts,
 }
 
 /// Reads the output of `gather.sh`. The error is words.
@@ -56,6 +58,7 @@ pub fn parse(deployment: &DeploymentName, output: &[u8]) -> Result<Seen, String>
         releases: Vec::new(),
         unreadable_releases: Vec::new(),
         highest_release: None,
+        kept: KeptFacts::parse(&text("kept")),
     };
     if text("model").trim() == "folder" {
         let problems = text("model-problems");

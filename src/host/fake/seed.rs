@@ -91,6 +91,7 @@ fn spark(number: u8) -> Machine {
         images: Vec::new(),
         containers: BTreeMap::new(),
         releases: BTreeMap::new(),
+        kept: BTreeMap::new(),
     }
 }
 
