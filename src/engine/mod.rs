@@ -7,6 +7,7 @@
 pub mod env;
 mod launch;
 pub mod milestones;
+pub mod prelude;
 mod sglang;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,11 @@ pub const MODEL_TARGET: &str = "/model";
 /// Hints that several engines' flags share.
 const HEAD_ADDRESS: &str = "leave it out: it is the first node's `fabric`";
 const KEY: &str = "leave it out: this version cannot ask an endpoint that needs a key";
+/// Where compiled kernels and graphs are in the container.
+const CACHE_TARGET: &str = "/root/.cache";
+
+/// All that sparkctl mounts for itself.
+pub const OWN_TARGETS: &[&str] = &[MODEL_TARGET, CACHE_TARGET, prelude::SECRETS_TARGET];
 
 /// A node as the engine has to know it: the part of the facts that its launch depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,7 +210,7 @@ fn spec(
     let member = &members[rank as usize];
     crate::container::ContainerSpec {
         image: image.clone(),
-        argv: argv(profile, members, rank as usize),
+        argv: prelude::wrap(profile, argv(profile, members, rank as usize)),
         env: env::variables(profile, members, rank as usize),
         mounts: vec![
             Mount { source: profile.model.path.clone(), target: MODEL_TARGET.to_owned(), read_only: true },
@@ -212,7 +218,7 @@ fn spec(
             // to make them, so they outlive the container.
             Mount {
                 source: format!("sparkctl-{}-cache", profile.name),
-                target: "/root/.cache".to_owned(),
+                target: CACHE_TARGET.to_owned(),
                 read_only: false,
             },
         ],

@@ -9,7 +9,7 @@ mod duration;
 mod secret;
 mod validate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -220,6 +220,12 @@ impl Engine {
         of(self.tensor_parallel)
             .saturating_mul(of(self.pipeline_parallel))
             .saturating_mul(of(self.data_parallel))
+    }
+
+    /// The variables whose values are secrets.
+    pub fn secrets(&self) -> BTreeSet<&str> {
+        let is_secret = |(_, value): &(&String, &EnvValue)| matches!(value, EnvValue::Secret(_));
+        self.env.iter().filter(is_secret).map(|(name, _)| name.as_str()).collect()
     }
 }
 

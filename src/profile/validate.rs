@@ -3,13 +3,14 @@
 //! Only what cannot work is refused, and only what the profile itself shows. Whether the nodes exist, the
 //! model fits and the image is there are questions for the nodes.
 
+mod delivered;
 mod engine;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::{Bench, Model, Node, Profile};
+use super::{Bench, Model, Node, PlacedFile, Profile};
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub fn validate(profile: &Profile) -> Vec<Problem> {
     cluster(profile, &mut problems);
     model(&profile.model, &mut problems);
     engine::check(profile, &mut problems);
+    delivered::files(&profile.files, &mut problems);
     serve(profile, &mut problems);
     times(profile, &mut problems);
     bench(profile, &mut problems);

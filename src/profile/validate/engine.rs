@@ -1,6 +1,6 @@
 //! What can be wrong with `engine`. What an engine itself refuses stands in its file in [`crate::engine`].
 
-use super::{Problems, no_value};
+use super::{Problems, delivered, no_value};
 use crate::engine::{self, Unfit};
 use crate::profile::{Engine, EnvValue, Launch, Profile, SecretSource};
 
@@ -43,8 +43,10 @@ pub(super) fn check(profile: &Profile, problems: &mut Problems) {
             value(field, parser, "a parser's name", problems);
         }
     }
+    delivered::before(engine, problems);
     args(profile, problems);
     env(engine, problems);
+    delivered::secret_names(engine, problems);
 }
 
 /// A text that becomes the value of a flag.
