@@ -7,6 +7,7 @@ mod bytes;
 pub mod check;
 mod difference;
 mod group;
+mod memory;
 pub mod planner;
 pub mod render;
 
