@@ -116,7 +116,7 @@ fn advice(profile: &Profile, shape: &Shape) -> Vec<String> {
             }
         }
     }
-    if let (None, Some(method)) = (&engine.speculative, parsers::own_drafts(shape, engine.kind)) {
+    if let (None, Some(method)) = (&engine.speculative, parsers::own_drafts(shape)) {
         lines.push(format!(
             "the model can guess tokens by itself: `engine.speculative: {{ method: {method}, tokens: 1 }}`"
         ));
