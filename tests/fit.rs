@@ -8,6 +8,7 @@ use std::process::Command;
 
 use desk::{Desk, operator};
 use sparkctl::cluster::facts::{ModelContent, NodeFacts, ShardIndex};
+use sparkctl::delivery::Delivery;
 use sparkctl::memory::{GIB, seen};
 use sparkctl::operation;
 use sparkctl::plan::check::{Finding, Severity};
@@ -33,7 +34,7 @@ async fn facts(config: String, gib: u64) -> (Profile, Vec<NodeFacts>) {
 
 /// The findings about the model.
 fn found(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
-    let all = match planner::deploy(profile, facts, &operator()) {
+    let all = match planner::deploy(profile, &Delivery::default(), facts, &operator()) {
         Ok(planned) => planned.warnings,
         Err(refused) => refused.0,
     };
@@ -141,6 +142,7 @@ async fn heads_that_cannot_be_cut_are_refused() {
         assert_eq!(briefly(&findings), expected, "{heads} heads, {kv_heads} KV heads, TP={tensor}");
         if let Some(finding) = findings.first() {
             assert!(finding.message.starts_with("engine.tensor_parallel is 2"), "{}", finding.message);
+            assert_eq!(finding.path.as_deref(), Some("engine.tensor_parallel"));
         }
     }
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use desk::{Desk, operator};
 use sparkctl::cluster::facts::{ModelContent, NodeFacts, Peer, ShardIndex};
 use sparkctl::config;
+use sparkctl::delivery::Delivery;
 use sparkctl::memory::{Asked, Memory, Verdict, budget, gib, render};
 use sparkctl::model::tensors::Weights;
 use sparkctl::model::{Shape, parsers};
@@ -42,7 +43,9 @@ fn path(name: &str) -> PathBuf {
 }
 
 fn load(name: &str) -> Profile {
-    config::load(&path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    config::load(&path(name), &config::Given::NOTHING)
+        .unwrap_or_else(|error| panic!("{name}: {error}"))
+        .profile
 }
 
 fn model_text(model: &str) -> String {
@@ -174,7 +177,7 @@ async fn each_can_be_planned() {
     for (name, model, nodes) in PROFILES {
         let profile = load(name);
         let facts = sparks(&profile, model).await;
-        match planner::deploy(&profile, &facts, &operator()) {
+        match planner::deploy(&profile, &Delivery::default(), &facts, &operator()) {
             Ok(planned) => {
                 let warnings: Vec<_> = planned.warnings.iter().map(ToString::to_string).collect();
                 assert_eq!(warnings, Vec::<String>::new(), "{name}");

@@ -20,8 +20,8 @@ use crate::report::json;
 #[command(after_help = "Examples:\n  sparkctl fit profiles/qwen35-122b.yaml\n  \
     sparkctl fit my.yaml --model ~/models/GLM-4.7-Flash --memory 121.69")]
 pub struct FitArgs {
-    /// The profile's file.
-    profile: PathBuf,
+    #[command(flatten)]
+    profile: known::ProfileArgs,
     /// A folder of this machine with the model, or a config.json alone; no node is asked then.
     #[arg(long, value_name = "PATH")]
     model: Option<PathBuf>,
@@ -49,7 +49,7 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// `sparkctl fit`.
 pub async fn run(args: FitArgs, global: &Global) -> Result<Exit, CommandError> {
-    let profile = known::load(&args.profile)?;
+    let profile = known::load(&args.profile)?.profile;
     let (shape, budgets) = if let Some(path) = &args.model {
         offline(&profile, path, args.weights, args.memory)?
     } else {

@@ -53,7 +53,7 @@ fn fits(profile: &Profile, shape: &Shape, node: &NodeName, budget: &Budget, find
             };
             let message = format!("{parts} do not fit: {} more than {of}", gib(lacking));
             let found = if is_sure(profile, shape) { Finding::error } else { Finding::warning };
-            findings.push(found("memory-fit", Some(node), message, hint));
+            findings.push(found("memory-fit", Some(node), message, hint).at("model.path"));
         }
         Verdict::Unsure { lacking } => {
             let allowed = gib(budget.allowance.sum());
@@ -61,7 +61,7 @@ fn fits(profile: &Profile, shape: &Shape, node: &NodeName, budget: &Budget, find
                 "the model may not fit: {} more than {of}, if activations, CUDA graphs and NCCL take {allowed}",
                 gib(lacking)
             );
-            findings.push(Finding::warning("memory-fit", Some(node), message, hint));
+            findings.push(Finding::warning("memory-fit", Some(node), message, hint).at("model.path"));
         }
         Verdict::Fits { .. } | Verdict::NotEstimated => {}
     }
@@ -84,7 +84,7 @@ fn free(profile: &Profile, facts: &NodeFacts, budget: &Budget, findings: &mut Ve
     if busy || profile.engine.memory_fraction.is_none() || budget.limit <= free {
         return;
     }
-    findings.push(Finding::warning(
+    let found = Finding::warning(
         "memory-free",
         Some(&facts.node),
         format!(
@@ -98,7 +98,8 @@ fn free(profile: &Profile, facts: &NodeFacts, budget: &Budget, findings: &mut Ve
             largest / 100,
             largest % 100
         ),
-    ));
+    );
+    findings.push(found.at("engine.memory_fraction"));
 }
 
 /// Heads are cut by whole heads. Fewer KV heads than GPUs are copied, as long as that comes out even.
@@ -136,10 +137,11 @@ fn divides(profile: &Profile, shape: &Shape, findings: &mut Vec<Finding>) {
         "take another engine.tensor_parallel ({}), and engine.pipeline_parallel for further nodes",
         possible.join(", ")
     );
-    findings.push(found(
+    let found = found(
         "heads-divide",
         None,
         format!("engine.tensor_parallel is {tensor}, which does not divide the model's {heads} {what}"),
         &hint,
-    ));
+    );
+    findings.push(found.at("engine.tensor_parallel"));
 }
