@@ -79,6 +79,16 @@ pub async fn look(profile: &Profile, hosts: &Hosts) -> Result<Vec<NodeFacts>, Ve
     if errors.is_empty() { Ok(facts) } else { Err(errors) }
 }
 
+/// The same facts, or the error that the node's Docker Engine cannot be used.
+pub fn with_docker(facts: NodeFacts) -> Result<NodeFacts, HostError> {
+    match &facts.docker {
+        DockerFacts::Running(_) => Ok(facts),
+        DockerFacts::Unusable(why) => {
+            Err(HostError::DockerAbsent { node: facts.node.clone(), why: why.clone() })
+        }
+    }
+}
+
 /// Notes in the facts which of the secrets that are to be delivered lie on the nodes already.
 pub async fn compare(
     profile: &Profile,
@@ -106,16 +116,6 @@ pub async fn compare(
         }
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
-}
-
-/// The same facts, or the error that the node's Docker Engine cannot be used.
-pub fn with_docker(facts: NodeFacts) -> Result<NodeFacts, HostError> {
-    match &facts.docker {
-        DockerFacts::Running(_) => Ok(facts),
-        DockerFacts::Unusable(why) => {
-            Err(HostError::DockerAbsent { node: facts.node.clone(), why: why.clone() })
-        }
-    }
 }
 
 impl Operation<'_> {
