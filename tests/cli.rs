@@ -115,7 +115,7 @@ fn a_state_folder_that_cannot_be_written_is_refused() {
 fn profile_with(folder: &std::path::Path, engine: &str, rest: &str) -> String {
     let text = include_str!("../profiles/qwen35-122b.yaml");
     let text = text.replace("host: 10.1.230.18", "host: nowhere.invalid-18");
-    let text = text.replace("engine:\n", &format!("engine:\n{engine}")) + rest;
+    let text = text.replace("  env: {}\n", engine) + rest;
     let file = folder.join("profile.yaml");
     std::fs::write(&file, text).expect("it is written");
     file.display().to_string()
@@ -136,8 +136,7 @@ fn what_cannot_be_read_here_is_told_first() {
         assert_eq!(said.code, Some(2), "{}", said.stderr);
         let told = format!("there is no file `{}/chat.jinja`", folder.path().display());
         assert!(said.stderr.contains(&told), "{}", said.stderr);
-        for told in ["profile.yaml:", "files[0].source", "engine.env.A", "ended with 4: no agent", "/token`"]
-        {
+        for told in ["profile.yaml:30:19", "profile.yaml:23:", "ended with 4: no agent", "/token`"] {
             assert!(said.stderr.contains(told), "{told}: {}", said.stderr);
         }
         assert!(!said.stderr.contains("nowhere"), "a node was asked: {}", said.stderr);

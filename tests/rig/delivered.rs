@@ -30,7 +30,7 @@ fn files_are_placed_change_and_come_back() {
     let rig = Rig::clean();
     let operator = operator_with("", "files: [{ source: chat.jinja, target: /sparkctl/chat.jinja }]\n");
     let file = operator.file();
-    operator.run(&["deploy", &file]).ended(2).saying("files[0].source").saying("there is no file");
+    operator.run(&["deploy", &file]).ended(2).saying("there is no file").saying("profile.yaml:18:19");
     assert!(rig.containers("spark1").is_empty());
 
     write(&operator, "chat.jinja", "one");
