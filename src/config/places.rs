@@ -71,9 +71,9 @@ impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File { file, line } => write!(f, "{file}:{line}"),
-            Self::Environment { variables, .. } => {
+            Self::Environment { variables, file, line } => {
                 let named: Vec<_> = variables.iter().map(|name| format!("${{{name}}}")).collect();
-                write!(f, "{}", named.join(", "))
+                write!(f, "{}, {file}:{line}", named.join(", "))
             }
             Self::Set => f.write_str("--set"),
             Self::Default => f.write_str("default"),

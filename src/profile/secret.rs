@@ -56,7 +56,7 @@ impl EnvValue {
 }
 
 impl fmt::Display for SecretSource {
-    /// `the variable `HF_TOKEN``.
+    /// As people read it: the variable, file or command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Env(name) => write!(f, "the variable `{name}`"),
