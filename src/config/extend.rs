@@ -23,6 +23,8 @@ const MOST_FILES: usize = 8;
 /// A profile's file and all that it extends, as one tree.
 pub(super) struct Merged {
     pub(super) sources: Sources,
+    /// The folder of each source.
+    pub(super) folders: Vec<PathBuf>,
     pub(super) tree: Node,
     pub(super) known: Known,
 }
@@ -108,7 +110,9 @@ pub(super) fn read(name: &str, text: &str, environment: Environment<'_>) -> Resu
     let mut trees = trees.into_iter().rev();
     let farthest = trees.next().unwrap_or_else(|| Node::new(Place::NONE, Value::Map(Vec::new())));
     let tree = trees.fold(farthest, |base, over| merge(base, over, &mut Vec::new()));
-    Ok(Merged { sources: chain.sources, tree, known: chain.known })
+    let folder = |file: &PathBuf| file.parent().unwrap_or(Path::new("")).to_owned();
+    let folders = chain.files.iter().map(folder).collect();
+    Ok(Merged { sources: chain.sources, folders, tree, known: chain.known })
 }
 
 struct Chain<'a> {

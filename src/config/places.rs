@@ -3,9 +3,11 @@
 
 use serde::Serialize;
 
+use super::fit;
+use super::report::ConfigError;
 use super::source::{Label, Place, Sources};
 use super::tree::{Node, Step};
-use crate::profile::Profile;
+use crate::profile::{Problem, Profile};
 
 /// A profile, and where its values stand.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,8 +29,8 @@ pub struct Places {
 pub enum Origin {
     /// A file, at a line.
     File { file: String, line: usize },
-    /// Variables of the environment, named in a file or in an argument.
-    Environment { variables: Vec<String>, file: String, line: usize },
+    /// Variables of the environment, named in a file at a line, or in an argument.
+    Environment { variables: Vec<String>, file: String, line: Option<usize> },
     /// An argument of the command line.
     Set,
     /// Nobody wrote it.
@@ -50,6 +52,12 @@ impl Places {
         Some(out)
     }
 
+    /// What was found wrong with fields after the profile was read, each at its place.
+    pub fn error(&self, problems: Vec<Problem>) -> ConfigError {
+        let mistakes = problems.into_iter().map(|problem| fit::placed(problem, &self.tree)).collect();
+        ConfigError::new(self.sources.clone(), mistakes)
+    }
+
     /// Where the value at `path` comes from.
     pub(super) fn origin(&self, path: &[Step]) -> Origin {
         let Some(node) = self.tree.at(path).filter(|node| node.place != Place::NONE) else {
@@ -57,9 +65,11 @@ impl Places {
         };
         let source = node.place.source;
         let (file, line) = (self.sources.name(source).to_owned(), node.place.line);
+        let is_argument = self.sources.is_argument(source);
         if !node.variables.is_empty() {
+            let line = (!is_argument).then_some(line);
             Origin::Environment { variables: node.variables.clone(), file, line }
-        } else if self.sources.is_argument(source) {
+        } else if is_argument {
             Origin::Set
         } else {
             Origin::File { file, line }
@@ -73,7 +83,8 @@ impl std::fmt::Display for Origin {
             Self::File { file, line } => write!(f, "{file}:{line}"),
             Self::Environment { variables, file, line } => {
                 let named: Vec<_> = variables.iter().map(|name| format!("${{{name}}}")).collect();
-                write!(f, "{}, {file}:{line}", named.join(", "))
+                write!(f, "{}, {file}", named.join(", "))?;
+                line.map_or(Ok(()), |line| write!(f, ":{line}"))
             }
             Self::Set => f.write_str("--set"),
             Self::Default => f.write_str("default"),

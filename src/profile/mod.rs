@@ -9,7 +9,7 @@ mod duration;
 mod secret;
 mod validate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use secret::{EnvValue, SecretSource, is_env_value, is_verbatim};
+pub use secret::{EnvValue, SecretSource, is_env_value, is_local_path, is_verbatim};
 pub use validate::{Problem, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
@@ -132,7 +132,7 @@ pub struct Image {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacedFile {
-    /// Path on this machine; a relative one begins at the profile's folder.
+    /// Path on this machine; a relative one begins at the folder of the file that it is written in.
     pub source: String,
     /// Absolute path in the container.
     #[schemars(regex(pattern = "^/"))]
@@ -145,9 +145,10 @@ pub struct PlacedFile {
 pub struct Engine {
     /// `vllm` or `sglang`.
     pub kind: EngineKind,
-    /// How the engine spreads over the nodes: on a `ray` cluster or by its own `native` launch.
-    #[serde(default)]
-    pub launch: Launch,
+    /// How the engine spreads over several nodes: on a `ray` cluster or by its own `native` launch; left out, `ray` for
+    /// vLLM and `native` for SGLang, which has no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
     /// GPUs that share each layer. Times `pipeline_parallel` and `data_parallel` it is the number of nodes, with one
     /// GPU a node.
     #[schemars(range(min = 1))]
@@ -212,6 +213,30 @@ pub struct Engine {
     /// text stands where it comes from, `{ env: NAME }`, `{ file: PATH }` or `{ command: [WORD, ...] }`.
     #[serde(default)]
     pub env: BTreeMap<String, EnvValue>,
+}
+
+impl Engine {
+    /// How the engine spreads over several nodes: as the profile says, else as the engine does it.
+    pub fn launch(&self) -> Launch {
+        self.launch.unwrap_or(match self.kind {
+            EngineKind::Vllm => Launch::Ray,
+            EngineKind::Sglang => Launch::Native,
+        })
+    }
+
+    /// Parts that the model is computed in, each by one GPU.
+    pub fn parts(&self) -> u64 {
+        let of = |parts: u32| u64::from(parts);
+        of(self.tensor_parallel)
+            .saturating_mul(of(self.pipeline_parallel))
+            .saturating_mul(of(self.data_parallel))
+    }
+
+    /// The variables whose values are secrets.
+    pub fn secrets(&self) -> BTreeSet<&str> {
+        let is_secret = |(_, value): &(&String, &EnvValue)| matches!(value, EnvValue::Secret(_));
+        self.env.iter().filter(is_secret).map(|(name, _)| name.as_str()).collect()
+    }
 }
 
 /// Speculative decoding: a cheap guess at the next tokens, which the model then checks at once.
@@ -324,15 +349,23 @@ pub enum EngineKind {
     Sglang,
 }
 
-/// How the engine spreads over the nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+/// How the engine spreads over several nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Launch {
     /// On a Ray cluster that sparkctl brings up.
-    #[default]
     Ray,
     /// By the engine's own multi-node launch.
     Native,
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+        })
+    }
 }
 
 /// A string that was checked once, at the door.

@@ -74,6 +74,28 @@ fn a_file_over_the_one_that_it_extends() {
     assert_eq!(env, [("A", Some("b")), ("B", Some("c"))]);
 }
 
+/// A path on this machine begins where it is written.
+#[test]
+fn local_paths() {
+    let text = edited(&[
+        ("env: {}", "env: { A: { file: a }, B: { file: ~/b }, C: { file: /c }, D: d, E: { command: [e] } }"),
+        ("restore", "restore\nfiles: [{ source: ../f, target: /f }]"),
+    ]);
+    let folder = Folder::with(&[
+        ("mine/child.yaml", "extends: ../base/base.yaml\nengine: { env: { F: { file: f } } }\n"),
+        ("base/base.yaml", &text),
+    ]);
+    let profile = folder.load(&["engine.env.G={ file: g }"]).unwrap().profile;
+    let here = folder.folder.path().display().to_string();
+    let cwd = std::env::current_dir().unwrap().display().to_string();
+    let expected = serde_json::json!({
+        "A": { "file": format!("{here}/mine/../base/a") }, "B": { "file": "~/b" }, "C": { "file": "/c" }, "D": "d",
+        "E": { "command": ["e"] }, "F": { "file": format!("{here}/mine/f") }, "G": { "file": format!("{cwd}/g") },
+    });
+    assert_eq!(serde_json::to_value(&profile.engine.env).unwrap(), expected);
+    assert_eq!(profile.files[0].source, format!("{here}/mine/../base/../f"));
+}
+
 #[test]
 fn no_file_of_a_chain_need_be_whole() {
     let (first, second) = GOOD.split_at(GOOD.find("image:").unwrap());
@@ -169,8 +191,9 @@ fn values_of_the_environment() {
     assert_eq!(profile.on_failure, crate::profile::OnFailure::Keep);
     // Keys are left alone, and so is what a secret is fetched by; a file's path is not.
     let env = serde_json::to_value(&profile.engine.env).unwrap();
+    let file = folder.folder.path().join("word/t");
     let expected = serde_json::json!({
-        "${WORD}": "30001", "T": { "file": "word/t" }, "C": { "command": ["sh", "${WORD} $$"] },
+        "${WORD}": "30001", "T": { "file": file }, "C": { "command": ["sh", "${WORD} $$"] },
     });
     assert_eq!(env, expected);
 }
