@@ -2,6 +2,7 @@
 
 mod change;
 mod config;
+mod fit;
 mod known;
 mod logs;
 mod plan;
@@ -55,6 +56,7 @@ enum Output {
 #[derive(Debug, Subcommand)]
 enum Command {
     Plan(plan::PlanArgs),
+    Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
     Status(status::StatusArgs),
     Rollback(change::RollbackArgs),
@@ -96,6 +98,7 @@ pub fn main() -> ExitCode {
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
         Command::Plan(args) => plan::run(args, global).await,
+        Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
