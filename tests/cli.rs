@@ -28,7 +28,9 @@ fn run(state: &std::path::Path, args: &[&str]) -> Said {
 #[test]
 fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
-    for command in ["plan", "deploy", "status", "rollback", "releases", "stop", "logs", "config", "schema"] {
+    let commands =
+        ["plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "config", "schema"];
+    for command in commands {
         let said = run(state.path(), &[command, "--help"]);
         assert_eq!(said.code, Some(0), "{command}");
         assert!(said.stdout.contains("Example") && said.stdout.contains("  sparkctl "), "{}", said.stdout);
