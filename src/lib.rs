@@ -18,6 +18,7 @@ pub mod engine;
 pub mod error;
 pub mod event;
 pub mod execute;
+pub mod fabric;
 pub mod host;
 pub mod operation;
 pub mod plan;

@@ -7,6 +7,7 @@
 
 mod cluster;
 mod engine;
+mod links;
 mod machine;
 mod scripts;
 mod seed;
@@ -23,6 +24,7 @@ use crate::profile::NodeName;
 
 pub use cluster::{Behaviour, Effect, FakeCluster, Fault, Moment};
 pub use engine::Served;
+pub use links::FakeLink;
 pub use machine::{FakeContainer, Machine, ReleaseFolder, content};
 pub use seed::{SEED_IMAGE, SEED_MODEL, seed_content};
 

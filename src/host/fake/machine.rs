@@ -38,6 +38,8 @@ pub struct Machine {
     pub containers: BTreeMap<String, FakeContainer>,
     /// Release folders by deployment and folder name.
     pub releases: BTreeMap<(String, String), ReleaseFolder>,
+    /// What it remembers of its links' speed: the file's bytes.
+    pub fabric_figures: Option<Vec<u8>>,
 }
 
 /// A container, and what a machine needs to know of it beyond what it tells.

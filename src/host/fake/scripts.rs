@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::FakeHost;
 use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
+use super::links;
 use super::machine::ReleaseFolder;
 use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, Output, Running, Script};
@@ -14,7 +15,8 @@ use crate::profile::NodeName;
 
 /// Whether a script changes its node.
 pub(super) fn changes(name: &str) -> bool {
-    !matches!(name, "gather" | "read-logs" | "ray-nodes" | "lock" | "check-image" | "serve-weights")
+    let reads = ["gather", "read-logs", "ray-nodes", "lock", "check-image", "serve-weights"];
+    !reads.contains(&name) && !links::reads(name)
 }
 
 /// Runs a script that ends by itself.
@@ -61,15 +63,22 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             machine.images.retain(|image| !image.references.is_empty());
             good("")
         }
+        "fabric-reach" => links::reach(state, node, script),
+        "fabric-send" => links::send(state, script),
+        "read-figures" => good(state.machine(node).fabric_figures.clone().unwrap_or_default()),
+        "write-figures" => {
+            state.machine(node).fabric_figures = Some(script.input.clone());
+            good("")
+        }
         other => bad(&format!("the fake machine knows no script `{other}`")),
     }
 }
 
-fn good(text: impl Into<Vec<u8>>) -> Output {
+pub(super) fn good(text: impl Into<Vec<u8>>) -> Output {
     Output { code: Some(0), stdout: text.into(), stderr: Vec::new() }
 }
 
-fn bad(why: &str) -> Output {
+pub(super) fn bad(why: &str) -> Output {
     Output { code: Some(1), stdout: Vec::new(), stderr: why.as_bytes().to_vec() }
 }
 
@@ -81,6 +90,10 @@ pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Runni
         "lock" => lock(cluster, state, node, &script, lines),
         "serve-weights" => serve_weights(cluster, state, node, &script, lines),
         "receive-image" => receive_image(cluster, state, node, &script, lines),
+        "fabric-listen" => {
+            links::listen(state, &node, &script, &lines);
+            tokio::spawn(ending(cluster, node, lines, std::future::pending()))
+        }
         "pull-weights" => tokio::spawn(ending(cluster.clone(), node.clone(), lines.clone(), async move {
             pull_weights(&cluster, &node, &script, &lines).await
         })),
@@ -178,7 +191,7 @@ fn receive_image(
     }))
 }
 
-fn secret(script: &Script) -> String {
+pub(super) fn secret(script: &Script) -> String {
     String::from_utf8_lossy(&script.input).lines().next().unwrap_or_default().to_owned()
 }
 
