@@ -10,6 +10,7 @@ mod route;
 mod speed;
 
 #[cfg(test)]
+#[path = "judge/tests/example.rs"]
 pub(super) mod example;
 #[cfg(test)]
 mod tests;

@@ -69,6 +69,7 @@ pub fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     for (node, facts) in profile.cluster.nodes.iter().zip(facts) {
         fabric(node, facts, &mut findings);
         foreign_gpu_users(profile, facts, &mut findings);
+        unreadable_model(profile, facts, &mut findings);
         for why in &facts.unreadable_releases {
             findings.push(Finding::warning(
                 "release-unreadable",
@@ -116,6 +117,18 @@ fn fabric(node: &crate::profile::Node, facts: &NodeFacts, findings: &mut Vec<Fin
             Some(&node.name),
             format!("{lost} does not answer over the fabric, neither a ping nor a connection"),
             "check cable, `ip link` and addresses at both ends, and that no firewall stands between the nodes",
+        ));
+    }
+}
+
+/// What cannot be read can neither be compared nor copied nor served.
+fn unreadable_model(profile: &Profile, facts: &NodeFacts, findings: &mut Vec<Finding>) {
+    if let Some(first) = facts.model.as_ref().and_then(|model| model.unreadable.first()) {
+        findings.push(Finding::error(
+            "model-unreadable",
+            Some(&facts.node),
+            format!("`{}` cannot be read in full: {first}", profile.model.path),
+            "let the user read it: sudo chown -R USER FOLDER, or chmod -R a+rX FOLDER",
         ));
     }
 }

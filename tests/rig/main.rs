@@ -4,6 +4,7 @@
 //! The rig is one, so the tests take turns, and each begins from a clean one.
 
 mod deploy;
+mod fabric;
 mod harness;
 mod hosts;
 mod real_vllm;

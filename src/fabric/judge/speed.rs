@@ -4,8 +4,8 @@ use super::{Finding, Link, Seen, Severity, finding, on_rail, severity, target};
 use crate::cluster::facts::{Interface, InterfaceKind};
 use crate::fabric::links::{MtuBy, PathMtu, Rate};
 
-/// Mb/s that a link carries at most, whatever its nominal speed. A Spark's port has 200 Gb/s on two PCIe
-/// halves of about 100 each, and one rail is one half: 92 to 111 Gb/s are seen by TCP and RDMA alike.
+/// Mb/s that a link carries at most, whatever its nominal speed. A Spark's port has 200 Gb/s on two
+/// halves of about 100 each at the PCI bus, and one rail is one half: 92 to 111 Gb/s are seen by TCP and RDMA alike.
 /// Links of other machines that are faster still are not filled by four TCP streams either.
 const USABLE: u64 = 100_000;
 /// Percent of the usable speed. TCP reaches more than 90 where nothing is wrong.
@@ -185,7 +185,7 @@ fn gigabits(rate: Rate) -> String {
 fn tenths(megabits: u64) -> String {
     match (megabits / 1000, megabits % 1000 / 100) {
         (whole, 0) if whole > 0 => whole.to_string(),
-        (0, _) => format!("0.{:03}", megabits).trim_end_matches('0').to_owned(),
+        (0, _) => format!("0.{megabits:03}").trim_end_matches('0').to_owned(),
         (whole, tenth) => format!("{whole}.{tenth}"),
     }
 }

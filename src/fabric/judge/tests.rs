@@ -1,6 +1,6 @@
 use super::example::{HALVES, RAILS, facts, links, rate};
 use super::*;
-use crate::cluster::facts::{GidKind, InterfaceKind};
+use crate::cluster::facts::{GidKind, InterfaceKind, RdmaPort};
 use crate::fabric::links::{Before, MtuBy, PathMtu, Reach, Trouble, Way};
 
 /// Where a fault is put.
@@ -37,6 +37,17 @@ fn check(fault: Fault, wanted: &[&[&str]]) {
 fn dead(links: &mut Links, place: usize, reach: Reach, arrives: bool) {
     let link = &mut links.links[place];
     (link.reach, link.arrives, link.mtu, link.rate) = (reach, Some(arrives), None, None);
+}
+
+/// The RoCE port of a node's rail.
+fn port(facts: &mut [NodeFacts], node: usize, rail: usize) -> &mut RdmaPort {
+    let device = ["rocep1s0f0", "roceP2p1s0f0"][rail];
+    &mut facts[node].rdma_devices.iter_mut().find(|found| found.name == device).expect("it is there").ports[0]
+}
+
+/// The first half of the port of a node.
+fn half(facts: &mut [NodeFacts], node: usize) -> &mut Interface {
+    facts[node].interfaces.iter_mut().find(|interface| interface.name == HALVES[0]).expect("it is there")
 }
 
 #[test]
@@ -142,7 +153,7 @@ fn what_could_not_be_probed() {
     // That the address is absent is told by the facts.
     check(
         &|links, facts| {
-            facts[1].interfaces.iter_mut().filter(|i| i.name == HALVES[0]).for_each(|i| i.addresses.clear());
+            half(facts, 1).addresses.clear();
             dead(links, THERE, Reach::Unknown("spark2 cannot listen on 192.168.200.13".to_owned()), false);
             dead(links, BACK, Reach::Unknown("spark2 cannot listen on 192.168.200.13".to_owned()), false);
         },
@@ -191,7 +202,8 @@ fn packets_that_do_not_arrive_whole() {
     let path = |passed, by| Some(PathMtu { expected: 9000, passed, by });
     check(
         &|links, _| {
-            [THERE, BACK].iter().for_each(|&place| links.links[place].mtu = path(1500, MtuBy::Datagrams))
+            (links.links[THERE].mtu, links.links[BACK].mtu) =
+                (path(1500, MtuBy::Datagrams), path(1500, MtuBy::Datagrams));
         },
         &[&[
             "Error spark1: packets of more than 1500 bytes do not arrive at spark2 (192.168.200.13) in both directions, but the interface sends 9000",
@@ -217,7 +229,7 @@ fn packets_that_do_not_arrive_whole() {
     // The other end's interface takes no more: TCP agrees on that, and the facts tell of it.
     check(
         &|links, facts| {
-            facts[1].interfaces.iter_mut().filter(|i| i.name == HALVES[0]).for_each(|i| i.mtu = 1500);
+            half(facts, 1).mtu = 1500;
             links.links[THERE].mtu = path(1500, MtuBy::Datagrams);
         },
         &[],
@@ -332,7 +344,7 @@ fn a_transfer_that_stands_still() {
 fn roce_devices_and_their_addresses() {
     check(
         &|_, facts| {
-            let port = &mut facts[1].rdma_devices[0].ports[0];
+            let port = port(facts, 1, 0);
             (port.state, port.physical) = (Some("DOWN".to_owned()), Some("Disabled".to_owned()));
         },
         &[&[
@@ -342,26 +354,24 @@ fn roce_devices_and_their_addresses() {
         ]],
     );
     check(
-        &|_, facts| facts[0].rdma_devices[1].ports[0].gids.retain(|gid| gid.kind != Some(GidKind::RoceV2)),
+        &|_, facts| port(facts, 0, 1).gids.retain(|gid| gid.kind != Some(GidKind::RoceV2)),
         &[&[
-            "Warning spark1: RoCE device roceP2p1s0f0 of enP2p1s0f0np0 has no RoCE v2 GID of 192.168.201.12: none of its 1 GIDs is",
+            "Warning spark1: RoCE device roceP2p1s0f0 of enP2p1s0f0np0 has no RoCE v2 GID of 192.168.201.12: none of its 2 GIDs is",
             "(gid-absent)",
         ]],
     );
     check(
-        &|_, facts| facts[0].rdma_devices[0].ports[0].gids.clear(),
+        &|_, facts| port(facts, 0, 0).gids.clear(),
         &[&["Error spark1", "its GID table is empty", "ip link set enp1s0f0np0 down"]],
     );
     check(
-        &|_, facts| {
-            facts[0].interfaces.iter_mut().filter(|i| i.name == HALVES[0]).for_each(|i| i.rdma.clear())
-        },
+        &|_, facts| half(facts, 0).rdma.clear(),
         &[&["Error spark1: enp1s0f0np0 (192.168.200.12) has no RoCE device, spark2 has rocep1s0f0"]],
     );
     // InfiniBand has GIDs of another sort, and a node that was not asked told nothing.
     check(
         &|_, facts| {
-            let port = &mut facts[0].rdma_devices[0].ports[0];
+            let port = port(facts, 0, 0);
             port.link_layer = Some("InfiniBand".to_owned());
             port.gids.clear();
             facts[1].rdma_devices.clear();

@@ -135,15 +135,15 @@ fn way(
         .then(|| json!({ "expected": here.mtu, "passed": passes, "by": "datagrams" }));
     let out = link.interface.unwrap_or(here.name);
     let route = near.then(|| json!({ "interface": out, "source": own, "gateway": null }));
-    told(own, peer, route, &reach, mtu)
+    told(own, peer, route.as_ref(), &reach, mtu.as_ref())
 }
 
 fn told(
     own: Ipv4Addr,
     peer: Ipv4Addr,
-    route: Option<serde_json::Value>,
+    route: Option<&serde_json::Value>,
     reach: &Reach,
-    mtu: Option<serde_json::Value>,
+    mtu: Option<&serde_json::Value>,
 ) -> serde_json::Value {
     json!({ "way": { "from": own, "to": peer, "route": route, "reach": reach, "mtu": mtu } })
 }

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::cluster::facts::{Gid, GidKind, InterfaceAddress, InterfaceKind, NodeFacts, RdmaDevice, RdmaPort};
+use crate::cluster::facts::{Gid, GidKind, InterfaceAddress, NodeFacts};
 use crate::cluster::gather::{Request, gather};
 use crate::fabric::links::{Link, Links, MtuBy, PathMtu, Rate, Reach, Way};
 use crate::host::FakeCluster;
@@ -15,41 +15,23 @@ pub(in crate::fabric) const RAILS: [[Ipv4Addr; 2]; 2] = [
 /// The halves of the port that has the cable.
 pub(in crate::fabric) const HALVES: [&str; 2] = ["enp1s0f0np0", "enP2p1s0f0np0"];
 
-/// What is known of them: both halves of the port have addresses, in networks of their own.
+/// What is known of them: those in memory, and the second half of the port has an address as well.
 pub(in crate::fabric) fn facts() -> Vec<NodeFacts> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let cluster = FakeCluster::seed();
-    let request = Request::machine();
-    let look = |node| runtime.block_on(gather(&cluster.host(&node), &request)).unwrap();
-    let mut all: Vec<_> = cluster.nodes().into_iter().map(look).collect();
-    for (node, facts) in all.iter_mut().enumerate() {
-        for (rail, half) in HALVES.iter().enumerate() {
-            let interface = facts.interfaces.iter_mut().find(|i| &i.name == half).unwrap();
-            interface.addresses = vec![InterfaceAddress { address: RAILS[rail][node], prefix: 24 }];
-            (interface.mtu, interface.kind) = (9000, InterfaceKind::Ethernet);
-            (interface.speed, interface.driver) = (Some(200_000), Some("mlx5_core".to_owned()));
-            interface.phys_port_name = Some("p0".to_owned());
-            interface.pci = Some(format!("000{}:01:00.0", 2 * rail));
-            facts.rdma_devices.push(RdmaDevice {
-                name: interface.rdma[0].clone(),
-                pci: interface.pci.clone(),
-                ports: vec![port(RAILS[rail][node])],
-            });
-        }
+    for (node, address) in cluster.nodes().iter().zip(RAILS[1]) {
+        cluster.machine(node.as_str(), |machine| {
+            let half = machine.interfaces.iter_mut().find(|interface| interface.name == HALVES[1]).unwrap();
+            half.addresses = vec![InterfaceAddress { address, prefix: 24 }];
+            half.mtu = 9000;
+            let device = machine.rdma_devices.iter_mut().find(|device| device.name == half.rdma[0]).unwrap();
+            let gid =
+                |index, kind| Gid { index, gid: address.to_ipv6_mapped(), kind: Some(kind), interface: None };
+            device.ports[0].gids.extend([gid(2, GidKind::IbOrRoceV1), gid(3, GidKind::RoceV2)]);
+        });
     }
-    all
-}
-
-fn port(address: Ipv4Addr) -> RdmaPort {
-    let gid = |index, kind| Gid { index, gid: address.to_ipv6_mapped(), kind: Some(kind), interface: None };
-    RdmaPort {
-        port: 1,
-        state: Some("ACTIVE".to_owned()),
-        physical: Some("LinkUp".to_owned()),
-        rate: Some(200),
-        link_layer: Some("Ethernet".to_owned()),
-        gids: vec![gid(2, GidKind::IbOrRoceV1), gid(3, GidKind::RoceV2)],
-    }
+    let look = |node| runtime.block_on(gather(&cluster.host(&node), &Request::machine())).unwrap();
+    cluster.nodes().into_iter().map(look).collect()
 }
 
 /// What was probed of them, in the order of `probe`: there on both rails, then back.
