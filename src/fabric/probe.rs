@@ -22,8 +22,8 @@ use crate::transfer::python;
 
 /// How long a listener may take to listen.
 const LISTEN: Duration = Duration::from_secs(10);
-/// How long all ways from a node may take: 2 s for a connection, 3 s for a strange MTU, and the start.
-const REACH: Duration = Duration::from_secs(10);
+/// How long all ways from a node may take: 2 s for a connection, 4 s for a strange MTU, and the start.
+const REACH: Duration = Duration::from_secs(15);
 /// How long a line that a listener has printed may take to come here.
 const GRACE: Duration = Duration::from_millis(100);
 

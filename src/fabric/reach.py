@@ -19,14 +19,13 @@ def ip(*words):
         return []
 
 
-def route(own, peer):
+def route(own, peer, found_ways):
     """Where packets of this way go out, and which address they have where none is asked for."""
     free = ip("route", "get", peer)
     found = (ip("route", "get", peer, "from", own) or free or [{}])[0]
-    if "dev" not in found:
-        return None
-    source = (free or [{}])[0].get("prefsrc")
-    return {"interface": found["dev"], "source": source, "gateway": found.get("gateway")}
+    if "dev" in found:
+        source = (free or [{}])[0].get("prefsrc")
+        found_ways.append({"interface": found["dev"], "source": source, "gateway": found.get("gateway")})
 
 
 def silent(peer, interface):
@@ -36,7 +35,7 @@ def silent(peer, interface):
     return "FAILED" in states or "INCOMPLETE" in states
 
 
-def reach(own, peer, tcp, way):
+def reach(own, peer, tcp):
     """The word for how it went, and the connection."""
     words = {
         errno.ECONNREFUSED: "refused", errno.ENETUNREACH: "no-route", errno.EHOSTUNREACH: "unreachable",
@@ -45,7 +44,7 @@ def reach(own, peer, tcp, way):
     try:
         return "connected", connect(own, peer, tcp, LIMIT, b"r")
     except socket.timeout:
-        return "unreachable" if way and not way["gateway"] and silent(peer, way["interface"]) else "timed-out", None
+        return "timed-out", None
     except OSError as error:
         return words.get(error.errno, "timed-out" if error.errno == errno.ETIMEDOUT else "refused"), None
 
@@ -62,7 +61,7 @@ def passing(sizes, asker, address):
     for size in sizes:
         data, answer = datagram(size)
         left[answer] = (size, data)
-    for wait in (0.1, 0.15, 0.25):
+    for wait in (0.1, 0.2, 0.4):
         for size, data in left.values():
             try:
                 asker.sendto(data, address)
@@ -109,7 +108,8 @@ def path(own, peer, udp, interface, connection):
         if bad - good <= 4:
             break
         sizes = range(good, bad, max(1, (bad - good) // 24))
-    return {**told, "passed": good}
+    # Once more, lest a moment's load be taken for a narrow way.
+    return {**told, "passed": expected if passing([expected], asker, address) else good}
 
 
 def knock(own, peer, udp):
@@ -129,9 +129,14 @@ def knock(own, peer, udp):
 
 def probe(own, peer, tcp, udp):
     threading.Thread(target=knock, args=(own, peer, udp), daemon=True).start()
-    way = route(own, peer)
-    word, connection = reach(own, peer, tcp, way)
-    mtu = None
+    ways, mtu = [], None
+    asking = threading.Thread(target=route, args=(own, peer, ways), daemon=True)
+    asking.start()
+    word, connection = reach(own, peer, tcp)
+    asking.join()
+    way = ways[0] if ways else None
+    if word == "timed-out" and way and not way["gateway"] and silent(peer, way["interface"]):
+        word = "unreachable"
     if connection and way:
         try:
             mtu = path(own, peer, udp, way["interface"], connection)

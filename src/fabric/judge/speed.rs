@@ -12,15 +12,17 @@ const USABLE: u64 = 100_000;
 const SLOW: u64 = 60;
 /// Percent of the usable speed. The known fault gives 13 Gb/s of 200.
 const CRIPPLED: u64 = 25;
-/// Percent of the fastest transfer before. Repeated transfers differ by less than 20.
+/// Percent of the fastest transfer before; a third less is no noise.
 const SLOWER: u64 = 70;
 
 pub(super) fn judge(seen: &Seen, findings: &mut Vec<Finding>) {
     for (link, back) in seen.couples() {
         let mtu = [cut(seen, link), cut(seen, back)];
         match mtu {
-            [Some(there), Some(from)] if there.passed == from.passed => {
-                findings.push(mtu_finding(link, there, " in both directions"));
+            // No more exact than that is what passes known.
+            [Some(there), Some(from)] if there.passed.abs_diff(from.passed) <= 4 && there.by == from.by => {
+                let least = PathMtu { passed: there.passed.min(from.passed), ..there };
+                findings.push(mtu_finding(link, least, " in both directions"));
             }
             [there, from] => {
                 findings.extend(there.map(|mtu| mtu_finding(link, mtu, "")));

@@ -203,7 +203,7 @@ fn packets_that_do_not_arrive_whole() {
     check(
         &|links, _| {
             (links.links[THERE].mtu, links.links[BACK].mtu) =
-                (path(1500, MtuBy::Datagrams), path(1500, MtuBy::Datagrams));
+                (path(1504, MtuBy::Datagrams), path(1500, MtuBy::Datagrams));
         },
         &[&[
             "Error spark1: packets of more than 1500 bytes do not arrive at spark2 (192.168.200.13) in both directions, but the interface sends 9000",
