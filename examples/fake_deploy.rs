@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sparkctl::config;
+use sparkctl::delivery::Delivery;
 use sparkctl::event::{Events, RunOutcome};
 use sparkctl::execute::{Cancel, Hosts};
 use sparkctl::host::fake::Behaviour;
@@ -21,7 +22,7 @@ use sparkctl::report::{report, terminal::Terminal};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/qwen35-122b.yaml");
-    let mut profile = config::load(&file)?;
+    let mut profile = config::load(&file, &config::Given::NOTHING)?.profile;
     let cluster = FakeCluster::seed();
     deploy(&profile, &cluster).await?;
     if std::env::args().any(|argument| argument == "--broken") {
@@ -41,7 +42,7 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
     show_plan(profile, &hosts, &operator).await?;
 
     let (events, receiver) = Events::channel();
-    let terminal = Terminal::new(false, false, false, None);
+    let terminal = Terminal::new(false, false, false, None, None);
     let reporting = tokio::spawn(report(receiver, vec![Box::new(terminal)]));
     let (_switch, cancel) = Cancel::new();
     let operation = Operation {
@@ -52,7 +53,7 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
         cancel: &cancel,
         reconnect: &hosts,
     };
-    let outcome = operation.deploy().await;
+    let outcome = operation.deploy(&Delivery::default()).await;
     drop(events);
     reporting.await?;
 
@@ -66,7 +67,7 @@ async fn show_plan(
     operator: &Operator,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let facts = operation::look(profile, hosts).await.map_err(|errors| errors[0].to_string())?;
-    let planned = planner::deploy(profile, &facts, operator)?;
+    let planned = planner::deploy(profile, &Delivery::default(), &facts, operator)?;
     writeln!(std::io::stdout(), "{}", render::text(&planned.plan, false))?;
     Ok(())
 }

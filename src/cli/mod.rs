@@ -1,11 +1,13 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
 mod change;
+mod config;
+mod fit;
 mod known;
 mod logs;
 mod plan;
 mod releases;
-
+mod schema;
 mod session;
 mod status;
 
@@ -54,12 +56,15 @@ enum Output {
 #[derive(Debug, Subcommand)]
 enum Command {
     Plan(plan::PlanArgs),
+    Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
     Status(status::StatusArgs),
     Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
     Logs(logs::LogsArgs),
+    Config(config::ConfigArgs),
+    Schema(schema::SchemaArgs),
 }
 
 /// Runs the command line of this process.
@@ -93,12 +98,15 @@ pub fn main() -> ExitCode {
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
         Command::Plan(args) => plan::run(args, global).await,
+        Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
+        Command::Config(args) => config::run(&args, global),
+        Command::Schema(args) => Ok(schema::run(&args)),
     }
 }
 

@@ -21,6 +21,7 @@ use super::facts::{
     ContainerToolkit, Disk, Gap, Gpu, Interface, Listener, Missing, ModelFolder, ModelScan, Nvidia, Peer,
     Process, RdmaDevice, Route, Sshd, System, User,
 };
+use crate::delivery::kept::KeptFacts;
 use crate::profile::DeploymentName;
 use crate::release::{Release, ReleaseNumber};
 
@@ -52,6 +53,7 @@ pub struct Seen {
     pub releases: Vec<Release>,
     pub unreadable_releases: Vec<String>,
     pub highest_release: Option<ReleaseNumber>,
+    pub kept: KeptFacts,
 }
 
 /// Reads the output of `gather.sh`. The error is words.
@@ -92,6 +94,7 @@ pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen,
         releases: releases.read,
         unreadable_releases: releases.unreadable,
         highest_release: releases.highest,
+        kept: KeptFacts::parse(&text("kept")),
         gaps: gaps.0,
     })
 }

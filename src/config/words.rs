@@ -99,7 +99,7 @@ fn expected_words(expected: &str) -> &str {
 /// What stands in the file.
 fn found(node: &Node) -> String {
     match &node.value {
-        Value::Null | Value::StandIn => "nothing".to_owned(),
+        Value::Null | Value::StandIn(_) => "nothing".to_owned(),
         Value::Bool(_) => format!("the truth value {}", bare(node)),
         Value::Int(_) => format!("the whole number {}", bare(node)),
         Value::Float(..) => format!("the number {}", bare(node)),
@@ -141,7 +141,7 @@ fn remedy(expected: &str, node: &Node) -> Option<String> {
     };
     let is_text = matches!(node.value, Value::Text(_));
     match expected {
-        "text" => Some(format!("put it in quotes: `\"{text}\"`")),
+        _ if expected.starts_with("text") => Some(format!("put it in quotes: `\"{text}\"`")),
         "a list" => Some(format!("write it as a list: `[{text}]`")),
         "`true` or `false`" if matches!(text.to_lowercase().as_str(), "yes" | "on" | "y" | "true" | "1") => {
             Some("write `true`".to_owned())

@@ -93,7 +93,7 @@ async fn machines_in_memory_have_links_with_scripted_faults() {
 async fn what_is_measured_is_remembered_on_the_node_that_gives() {
     let cluster = FakeCluster::seed();
     assert!(fake(&cluster, false).await.links.iter().all(|link| link.before.is_none()));
-    assert_eq!(cluster.machine("spark1", |machine| machine.fabric_figures.clone()), None);
+    assert_eq!(cluster.machine("spark1", |machine| machine.kept.get("fabric.json").cloned()), None);
     for (now, last, best) in [(12, None, None), (3, Some(12), Some(12)), (6, Some(3), Some(12))] {
         cluster.link(SPARK1, SPARK2, |link| link.bytes_per_second = now * 1_000_000_000);
         let links = fake(&cluster, true).await;
@@ -112,10 +112,10 @@ async fn what_is_measured_is_remembered_on_the_node_that_gives() {
 async fn figures_of_a_newer_sparkctl_are_left_alone() {
     let cluster = FakeCluster::seed();
     let newer = br#"{"format": 2, "rails": []}"#.to_vec();
-    cluster.machine("spark1", |machine| machine.fabric_figures = Some(newer.clone()));
+    cluster.machine("spark1", |machine| machine.kept.insert("fabric.json".to_owned(), newer.clone()));
     let links = fake(&cluster, true).await;
-    assert_eq!(cluster.machine("spark1", |machine| machine.fabric_figures.clone()), Some(newer));
-    assert!(cluster.machine("spark2", |machine| machine.fabric_figures.is_some()));
+    assert_eq!(cluster.machine("spark1", |machine| machine.kept.get("fabric.json").cloned()), Some(newer));
+    assert!(cluster.machine("spark2", |machine| machine.kept.contains_key("fabric.json")));
     assert_eq!(links.troubles.len(), 1);
     assert!(links.troubles[0].what.contains("a newer sparkctl wrote it"), "{links:#?}");
     assert!(links.links[0].rate.is_some());

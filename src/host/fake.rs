@@ -8,6 +8,7 @@
 mod cluster;
 mod engine;
 mod gather;
+mod kept;
 mod links;
 mod machine;
 mod recorded;
@@ -181,6 +182,11 @@ impl Host for FakeHost {
             }
             if machine.containers.contains_key(&new.name) {
                 return Err(format!("Conflict. The container name \"/{}\" is already in use", new.name));
+            }
+            if let Some(source) = machine.lacks(&new.spec) {
+                return Err(format!(
+                    "invalid mount config for type \"bind\": bind source path does not exist: {source}"
+                ));
             }
             machine.containers.insert(new.name.clone(), FakeContainer::created(new, id));
             Ok(())

@@ -7,6 +7,8 @@ mod bytes;
 pub mod check;
 mod difference;
 mod group;
+mod kept;
+mod memory;
 pub mod planner;
 pub mod render;
 
@@ -18,7 +20,9 @@ use serde::Serialize;
 
 use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
-use crate::profile::{DeploymentName, EngineKind, NodeName, Profile, Verify};
+use crate::delivery::Content;
+use crate::delivery::kept::Kept;
+use crate::profile::{DeploymentName, EngineKind, Launch, NodeName, Profile, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -68,6 +72,8 @@ pub enum StageKind {
     Weights,
     /// The image likewise, and sparkctl's own name for it.
     Image,
+    /// Placed files and secrets to the nodes that lack them.
+    Files,
     /// The record of what is about to be done, on every node.
     Begin,
     /// The running group ends; its logs are kept.
@@ -87,6 +93,7 @@ impl fmt::Display for StageKind {
         f.pad(match self {
             Self::Weights => "weights",
             Self::Image => "image",
+            Self::Files => "files",
             Self::Begin => "begin",
             Self::Stop => "stop",
             Self::Start => "start",
@@ -133,6 +140,24 @@ pub enum Action {
         image: String,
         content: ImageContent,
     },
+    /// A file of the operator's machine is put into sparkctl's folder.
+    PutFile {
+        kept: Kept,
+        /// Where containers have it.
+        target: String,
+        bytes: u64,
+        #[serde(skip)]
+        content: Content,
+    },
+    /// The values of the profile's secrets likewise. How long they are is nobody's business either.
+    PutSecrets {
+        kept: Kept,
+        names: Vec<String>,
+        #[serde(skip)]
+        content: Content,
+    },
+    /// A placed file, or a release's secrets, come from another node, through the operator's machine.
+    CopyKept { from: NodeName, kept: Kept, target: String },
     /// The record of the release is written.
     WriteRelease { release: Box<Release> },
     /// A container of ours ends for good: restart policy off, stopped, log kept, removed.
@@ -152,6 +177,8 @@ pub enum Action {
 pub struct ReadySpec {
     /// Whose milestones the logs show.
     pub engine: EngineKind,
+    /// How several ranks come together.
+    pub launch: Launch,
     pub endpoint: Endpoint,
     /// Every rank's node and container, head first.
     pub containers: Vec<(NodeName, String)>,

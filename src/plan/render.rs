@@ -3,8 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Action, Plan, Stage, StageKind};
-use crate::profile::NodeName;
+use super::{Action, Plan, ReadySpec, Stage, StageKind};
+use crate::delivery::kept::KeptKind;
+use crate::engine::prelude;
+use crate::profile::{Launch, NodeName};
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
 pub fn text(plan: &Plan, verbose: bool) -> String {
@@ -69,9 +71,30 @@ fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
     };
     match stage.kind {
         StageKind::Begin => vec![format!("record release {} on {}", plan.release.map_or(0, |n| n.0), all())],
-        StageKind::Ready => vec!["all ranks run, the model is listed, one completion comes back".to_owned()],
+        StageKind::Ready => {
+            let gather = stage.steps.iter().find_map(|step| match &step.action {
+                Action::AwaitReady { ready } => gathering(ready),
+                _ => None,
+            });
+            vec![format!(
+                "{}the model is listed, one completion comes back",
+                gather.map_or_else(String::new, |gather| format!("{gather}, "))
+            )]
+        }
         StageKind::Record => vec![format!("restart with the node, record the outcome on {}", all())],
         _ => stage.steps.iter().map(|step| act(&step.node, &step.action)).collect(),
+    }
+}
+
+/// How the ranks come together; nothing for a single one.
+fn gathering(ready: &ReadySpec) -> Option<String> {
+    let ranks = ready.containers.len();
+    match ready.launch {
+        _ if ranks < 2 => None,
+        Launch::Ray => Some(format!("{ranks} nodes gather on Ray")),
+        Launch::Native => {
+            Some(format!("{ranks} ranks gather, then start {} by its own launch", ready.engine))
+        }
     }
 }
 
@@ -85,6 +108,14 @@ pub fn act(node: &NodeName, action: &Action) -> String {
             format!("{from} → {node}   {content}, {}", size(*bytes))
         }
         Action::KeepImage { content, .. } => format!("{node}   keep {content}"),
+        Action::PutFile { target, bytes, .. } => format!("{node}   {target}, {}", size(*bytes)),
+        Action::PutSecrets { names, .. } => {
+            format!("{node}   {} {}", plural(names.len(), "secret"), names.join(", "))
+        }
+        Action::CopyKept { from, kept, target } => match kept.kind {
+            KeptKind::Files => format!("{from} → {node}   {target}"),
+            KeptKind::Secrets => format!("{from} → {node}   secrets"),
+        },
         Action::WriteRelease { release } => format!("{node}   record release {}", release.number),
         Action::Retire { container, release, .. } => {
             format!("{node}   {container} (release {release}), its log is kept")
@@ -106,8 +137,11 @@ fn ranks(plan: &Plan) -> String {
         let Action::Start { rank, .. } = &step.action else { continue };
         let _ = writeln!(out, "\n  rank {} on {} ({})", rank.rank, rank.node, rank.role());
         let _ = writeln!(out, "    image   {}", rank.spec.image);
-        let argv: Vec<_> = rank.spec.argv.iter().map(|argument| shown(argument)).collect();
-        let _ = writeln!(out, "    argv    {}", argv.join(" "));
+        let (ahead, argv) = prelude::split(&rank.spec.argv);
+        for (i, command) in ahead.before.iter().enumerate() {
+            let _ = writeln!(out, "    {:<7} {}", if i == 0 { "before" } else { "" }, words(command));
+        }
+        let _ = writeln!(out, "    argv    {}", words(argv));
         for (i, (name, value)) in rank.spec.env.iter().enumerate() {
             let _ = writeln!(out, "    {:<7} {name}={value}", if i == 0 { "env" } else { "" });
         }
@@ -128,13 +162,18 @@ fn ranks(plan: &Plan) -> String {
     out
 }
 
+/// A command in a line.
+pub(super) fn words(argv: &[String]) -> String {
+    argv.iter().map(|argument| shown(argument)).collect::<Vec<_>>().join(" ")
+}
+
 /// An argument in a line: a launch script is told by its first words.
 pub(super) fn shown(argument: &str) -> String {
     match argument.lines().next() {
         Some(first) if argument.contains('\n') => {
             format!("‹script: {} …›", first.trim_matches(['"', ' ', '.']))
         }
-        _ if argument.contains(' ') => format!("'{argument}'"),
+        _ if argument.contains([' ', '"', '{']) => format!("'{argument}'"),
         _ => argument.to_owned(),
     }
 }

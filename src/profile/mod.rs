@@ -6,9 +6,10 @@
 //! places in the file and snippets are `config`'s; what can be wrong beyond types is `validate`'s.
 
 mod duration;
+mod secret;
 mod validate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use secret::{EnvValue, SecretSource, is_env_value, is_verbatim};
 pub use validate::{Problem, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
@@ -81,6 +83,7 @@ pub struct Cluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The nodes; the first is the head.
+    #[schemars(length(min = 1))]
     pub nodes: Vec<Node>,
 }
 
@@ -109,9 +112,11 @@ impl Node {
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Absolute path of the model's folder, the same on every node.
+    #[schemars(regex(pattern = "^/"))]
     pub path: String,
     /// Where the weights come from: `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^hf:[^/@]+/[^/@]+(@.+)?$"))]
     pub source: Option<String>,
 }
 
@@ -130,6 +135,7 @@ pub struct PlacedFile {
     /// Path on this machine; a relative one begins at the profile's folder.
     pub source: String,
     /// Absolute path in the container.
+    #[schemars(regex(pattern = "^/"))]
     pub target: String,
 }
 
@@ -139,29 +145,36 @@ pub struct PlacedFile {
 pub struct Engine {
     /// `vllm` or `sglang`.
     pub kind: EngineKind,
-    /// How the engine spreads over the nodes: on a `ray` cluster or by its own `native` launch.
-    #[serde(default)]
-    pub launch: Launch,
+    /// How the engine spreads over several nodes: on a `ray` cluster or by its own `native` launch; left out, `ray` for
+    /// vLLM and `native` for SGLang, which has no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
     /// GPUs that share each layer. Times `pipeline_parallel` and `data_parallel` it is the number of nodes, with one
     /// GPU a node.
+    #[schemars(range(min = 1))]
     pub tensor_parallel: u32,
     /// Stages that the layers are cut into, one after another.
     #[serde(default = "one")]
+    #[schemars(range(min = 1))]
     pub pipeline_parallel: u32,
     /// Copies of the model that share the requests.
     #[serde(default = "one")]
+    #[schemars(range(min = 1))]
     pub data_parallel: u32,
     /// Whether whole experts are spread over the GPUs, instead of each expert's matrices being cut.
     #[serde(default)]
     pub expert_parallel: bool,
     /// Longest context, in tokens; left out, the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub context_length: Option<u32>,
     /// Part of a node's GPU memory that the engine may take, 0 to 1; left out, the engine's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub memory_fraction: Option<f64>,
     /// Requests that are computed at once; left out, the engine's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_requests: Option<u32>,
     /// How the weights are quantised, in the engine's word; left out, as the model's own configuration says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,9 +209,34 @@ pub struct Engine {
     #[serde(default)]
     pub args: Vec<String>,
     /// Further environment variables of the engine's containers, the same on every rank; refused
-    /// where one repeats a variable that sparkctl sets for each node.
+    /// where one repeats a variable that sparkctl sets for each node. A secret is not written here: in place of the
+    /// text stands where it comes from, `{ env: NAME }`, `{ file: PATH }` or `{ command: [WORD, ...] }`.
     #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, EnvValue>,
+}
+
+impl Engine {
+    /// How the engine spreads over several nodes: as the profile says, else as the engine does it.
+    pub fn launch(&self) -> Launch {
+        self.launch.unwrap_or(match self.kind {
+            EngineKind::Vllm => Launch::Ray,
+            EngineKind::Sglang => Launch::Native,
+        })
+    }
+
+    /// Parts that the model is computed in, each by one GPU.
+    pub fn parts(&self) -> u64 {
+        let of = |parts: u32| u64::from(parts);
+        of(self.tensor_parallel)
+            .saturating_mul(of(self.pipeline_parallel))
+            .saturating_mul(of(self.data_parallel))
+    }
+
+    /// The variables whose values are secrets.
+    pub fn secrets(&self) -> BTreeSet<&str> {
+        let is_secret = |(_, value): &(&String, &EnvValue)| matches!(value, EnvValue::Secret(_));
+        self.env.iter().filter(is_secret).map(|(name, _)| name.as_str()).collect()
+    }
 }
 
 /// Speculative decoding: a cheap guess at the next tokens, which the model then checks at once.
@@ -208,6 +246,7 @@ pub struct Speculative {
     /// The engine's word for how tokens are guessed, e.g. `mtp`, `ngram`, `eagle3`.
     pub method: String,
     /// Tokens that are guessed at a time.
+    #[schemars(range(min = 1))]
     pub tokens: u32,
     /// Path of the draft model in the container, for methods that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,11 +274,11 @@ pub struct Serve {
 pub struct Ready {
     /// From the start of the containers to the first completion.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
     pub timeout: Duration,
     /// How long the logs of all ranks may be silent before the start counts as hung.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
     pub stall: Duration,
 }
 
@@ -273,10 +312,13 @@ impl Default for Verify {
 #[serde(deny_unknown_fields, default)]
 pub struct Bench {
     /// Requests at once, one measurement each.
+    #[schemars(inner(range(min = 1)))]
     pub concurrency: Vec<u32>,
     /// Tokens of each prompt.
+    #[schemars(range(min = 1))]
     pub input_tokens: u32,
     /// Tokens of each answer.
+    #[schemars(range(min = 1))]
     pub output_tokens: u32,
 }
 
@@ -307,23 +349,32 @@ pub enum EngineKind {
     Sglang,
 }
 
-/// How the engine spreads over the nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+/// How the engine spreads over several nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Launch {
     /// On a Ray cluster that sparkctl brings up.
-    #[default]
     Ray,
     /// By the engine's own multi-node launch.
     Native,
 }
 
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+        })
+    }
+}
+
 /// A string that was checked once, at the door.
 macro_rules! checked_string {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $check:expr) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $pattern:literal, $check:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String")]
+        #[schemars(extend("pattern" = $pattern))]
         pub struct $name(String);
 
         impl $name {
@@ -364,17 +415,17 @@ macro_rules! checked_string {
 checked_string! {
     /// Name of a deployment: lower-case letters, digits, `-` and `.`, at most 48 characters, as it
     /// becomes part of container and folder names.
-    DeploymentName, "deployment name", |text| name_rule(text, 48)
+    DeploymentName, "deployment name", "^[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?$", |text| name_rule(text, 48)
 }
 
 checked_string! {
     /// Name of a node: lower-case letters, digits, `-` and `.`, at most 63 characters.
-    NodeName, "node name", |text| name_rule(text, 63)
+    NodeName, "node name", "^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", |text| name_rule(text, 63)
 }
 
 checked_string! {
     /// Name and tag of an image.
-    ImageReference, "image reference", |text| {
+    ImageReference, "image reference", r"^[^-\s]\S*$", |text| {
         if text.is_empty() {
             Err("it is empty")
         } else if text.starts_with('-') {
@@ -415,6 +466,7 @@ fn name_rule(text: &str, most: usize) -> Result<(), &'static str> {
 /// The format of a profile; only 1 exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u64", into = "u64")]
+#[schemars(extend("const" = 1))]
 pub struct FormatVersion;
 
 impl TryFrom<u64> for FormatVersion {
@@ -438,6 +490,7 @@ impl From<FormatVersion> for u64 {
 /// A TCP port, 1 to 65535.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u64", into = "u64")]
+#[schemars(extend("minimum" = 1, "maximum" = 65535))]
 pub struct Port(u16);
 
 impl Port {

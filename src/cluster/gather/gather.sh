@@ -258,6 +258,21 @@ releases() {
   done
 }
 
+kept() {
+  section kept
+  [ -n "$deployment" ] || return 0
+  # Placed files with their size; secrets by variable, without their values.
+  for file in "$HOME/.local/state/sparkctl/$deployment/files"/*; do
+    [ -f "$file" ] && printf 'files %s %s\n' "${file##*/}" "$(stat -c %s "$file")"
+  done
+  for file in "$HOME/.local/state/sparkctl/$deployment/secrets"/*; do
+    [ -f "$file" ] || continue
+    while read -r name value; do
+      [ -n "$value" ] && printf 'secrets %s %s\n' "${file##*/}" "$name"
+    done < "$file"
+  done
+}
+
 # What takes long runs beside the rest: each part of a pipeline works at once, and its lines wait in the
 # pipe until the part behind it has printed its own. No two print at the same time, and nothing is
 # written to a disk. None may read: its standard input is the lines of the part before.
@@ -270,7 +285,7 @@ ask_peers </dev/null | {
         { planning && ask_model; } </dev/null | {
           look_for_models "$@" </dev/null | {
             { checking && more_of_the_machine; } </dev/null | {
-              { machine && network && releases; } </dev/null
+              { machine && network && releases && kept; } </dev/null
               cat
             }
             cat

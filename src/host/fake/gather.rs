@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::cluster::State;
+use super::kept;
 use super::machine::{Machine, ReleaseFolder};
 use crate::cluster::facts::{
     Depth, GidKind, Gpu, Interface, InterfaceKind, Limit, Nvidia, RdmaDevice, Route, Smi, User,
@@ -79,6 +80,7 @@ pub(super) fn print(state: &mut State, node: &NodeName, arguments: &[String]) ->
     for ((_, folder), there) in machine.releases.iter().filter(|((of, _), _)| of == deployment) {
         page.section(&format!("release {folder}"), release_text(there));
     }
+    page.section("kept", kept::section(machine, deployment));
     page.section("clock-end", clock());
     page.section("end", "");
     page.0

@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::cluster::{FakeCluster, State, alive};
+use super::machine::Machine;
 use super::scripts::{bad, good, secret};
 use crate::cluster::facts::Interface;
 use crate::fabric::Reach;
@@ -14,6 +15,8 @@ use crate::profile::NodeName;
 
 /// How long a measured transfer is said to have taken.
 const SECONDS: u64 = 2;
+/// The file's name.
+const FIGURES: &str = "fabric.json";
 
 /// How a link behaves in one direction. What is usual: it works, at the interface's MTU, with 96 Gb/s.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +149,18 @@ fn told(
     mtu: Option<&serde_json::Value>,
 ) -> serde_json::Value {
     json!({ "way": { "from": own, "to": peer, "route": route, "reach": reach, "mtu": mtu } })
+}
+
+/// What the machine remembers of its links' speed.
+pub(super) fn figures(machine: &mut Machine, script: &Script) -> Option<Output> {
+    match script.name {
+        "read-figures" => Some(good(machine.kept.get(FIGURES).cloned().unwrap_or_default())),
+        "write-figures" => {
+            machine.kept.insert(FIGURES.to_owned(), script.input.clone());
+            Some(good(""))
+        }
+        _ => None,
+    }
 }
 
 /// A transfer, which takes no time here: the listener says what came.

@@ -38,7 +38,6 @@ impl Machine {
             interfaces: facts.interfaces,
             routes: facts.routes,
             rdma_devices: facts.rdma_devices,
-            fabric_figures: None,
             gpus: facts.gpus,
             nvidia: facts.nvidia,
             infiniband: facts.infiniband,
@@ -56,6 +55,8 @@ impl Machine {
             images: facts.images,
             containers: containers.collect(),
             releases: facts.releases.iter().map(record).collect(),
+            // What lies there is known by name only.
+            kept: BTreeMap::new(),
         }
     }
 }

@@ -5,14 +5,25 @@ use std::net::Ipv4Addr;
 use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
-use super::{FakeHost, gather, links};
+use super::{FakeHost, gather, kept, links};
 use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
 
 /// Whether a script changes its node.
 pub(super) fn changes(name: &str) -> bool {
-    let reads = ["gather", "read-logs", "ray-nodes", "lock", "check-image", "serve-weights"];
+    let reads = [
+        "gather",
+        "read-logs",
+        "ray-nodes",
+        "native-ranks",
+        "lock",
+        "check-image",
+        "serve-weights",
+        "take-kept",
+        "read-secrets",
+        "compare-secrets",
+    ];
     !reads.contains(&name) && !links::reads(name)
 }
 
@@ -34,6 +45,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
                 return bad("Error response from daemon: No such container");
             };
             let log = container.log.join("\n") + "\n";
+            let log = kept::redacted(machine, argument(0), &log);
             let there = machine.releases.entry(folder).or_default();
             let rank = argument(2).parse().unwrap_or_default();
             there.logs.entry(rank).or_default().push_str(&log);
@@ -44,7 +56,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             let text = logs.into_iter().flatten().map(|(rank, log)| format!("== rank {rank}\n{log}\n"));
             good(text.collect::<String>())
         }
-        "ray-nodes" => match state.ray_nodes(node, argument(0)) {
+        "ray-nodes" | "native-ranks" => match state.alive_ranks(node, argument(0)) {
             Some(alive) => {
                 good(alive.iter().map(|address| format!("{address}\n")).collect::<Vec<_>>().concat())
             }
@@ -62,12 +74,12 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
         }
         "fabric-reach" => links::reach(state, node, script),
         "fabric-send" => links::send(state, script),
-        "read-figures" => good(state.machine(node).fabric_figures.clone().unwrap_or_default()),
-        "write-figures" => {
-            state.machine(node).fabric_figures = Some(script.input.clone());
-            good("")
+        other => {
+            let machine = state.machine(node);
+            kept::run(machine, script)
+                .or_else(|| links::figures(machine, script))
+                .unwrap_or_else(|| bad(&format!("the fake machine knows no script `{other}`")))
         }
-        other => bad(&format!("the fake machine knows no script `{other}`")),
     }
 }
 

@@ -96,7 +96,7 @@ fn spark(number: u8) -> Machine {
         images: Vec::new(),
         containers: BTreeMap::new(),
         releases: BTreeMap::new(),
-        fabric_figures: None,
+        kept: BTreeMap::new(),
     }
 }
 
