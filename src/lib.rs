@@ -19,6 +19,7 @@ pub mod engine;
 pub mod error;
 pub mod event;
 pub mod execute;
+pub mod fabric;
 pub mod host;
 pub mod memory;
 pub mod model;
