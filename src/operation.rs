@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use crate::cluster::facts::NodeFacts;
+use crate::cluster::facts::{Depth, DockerFacts, NodeFacts};
 use crate::cluster::gather;
 use crate::diagnose::Diagnosis;
 use crate::error::{chain, in_full};
@@ -63,18 +63,29 @@ pub enum Target {
     Number(ReleaseNumber),
 }
 
-/// Looks at all nodes at once; facts in the order of the profile's nodes.
+/// Looks at all nodes at once, for a plan; facts in the order of the profile's nodes. A Docker Engine
+/// that cannot be used is an error here: what runs is not known then.
 pub async fn look(profile: &Profile, hosts: &Hosts) -> Result<Vec<NodeFacts>, Vec<HostError>> {
-    let request = gather::Request::of(profile);
+    let request = gather::Request::of(profile, Depth::Plan);
     let all = profile.cluster.nodes.iter().map(|node| gather::gather(hosts[&node.name].as_ref(), &request));
     let (mut facts, mut errors) = (Vec::new(), Vec::new());
     for result in join_all(all).await {
-        match result {
+        match result.and_then(with_docker) {
             Ok(seen) => facts.push(seen),
             Err(error) => errors.push(error),
         }
     }
     if errors.is_empty() { Ok(facts) } else { Err(errors) }
+}
+
+/// The same facts, or the error that the node's Docker Engine cannot be used.
+pub fn with_docker(facts: NodeFacts) -> Result<NodeFacts, HostError> {
+    match &facts.docker {
+        DockerFacts::Running(_) => Ok(facts),
+        DockerFacts::Unusable(why) => {
+            Err(HostError::DockerAbsent { node: facts.node.clone(), why: why.clone() })
+        }
+    }
 }
 
 impl Operation<'_> {

@@ -71,6 +71,7 @@ fn what_is_pure_touches_nothing() {
         "plan",
         "diagnose",
         "cluster/facts.rs",
+        "cluster/facts",
         "cluster/parse.rs",
         "host/command.rs",
     ];

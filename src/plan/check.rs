@@ -110,7 +110,7 @@ fn fabric(node: &crate::profile::Node, facts: &NodeFacts, findings: &mut Vec<Fin
         )),
         Some(_) => {}
     }
-    for lost in &facts.lost_peers {
+    for lost in facts.lost_peers() {
         findings.push(Finding::error(
             "fabric-unreachable",
             Some(&node.name),

@@ -215,7 +215,7 @@ async fn interrupted_at(desk: &Desk, effect: &str) -> desk::Run {
     desk.cluster.fault_at(number_of(desk, effect).await, Fault::Hang, Moment::Before);
     let (switch, cancel) = Cancel::new();
     let wish = async {
-        tokio::time::sleep(Duration::from_secs(120)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         switch.send(true).unwrap();
         std::future::pending::<()>().await;
     };

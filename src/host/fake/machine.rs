@@ -75,10 +75,8 @@ impl FakeContainer {
             image: image.to_owned(),
             state,
             restart: "always".to_owned(),
-            restarts: 0,
             gpus,
-            published: Vec::new(),
-            ours: None,
+            ..Container::default()
         })
     }
 
@@ -89,10 +87,9 @@ impl FakeContainer {
             image: new.image.clone(),
             state: created(),
             restart: "no".to_owned(),
-            restarts: 0,
             gpus: new.spec.gpus,
-            published: Vec::new(),
             ours: ours(&new.labels),
+            ..Container::default()
         });
         made.spec = Some(new.spec.clone());
         made
@@ -146,6 +143,11 @@ impl Machine {
             content: content.clone(),
             architecture: architecture.to_owned(),
             size,
+            entrypoint: Vec::new(),
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            created: None,
         });
     }
 
@@ -195,15 +197,7 @@ fn ours(labels: &BTreeMap<String, String>) -> Option<Ours> {
 }
 
 fn created() -> ContainerState {
-    ContainerState {
-        status: "created".to_owned(),
-        running: false,
-        exit_code: 0,
-        oom_killed: false,
-        started: None,
-        finished: None,
-        error: String::new(),
-    }
+    ContainerState { status: "created".to_owned(), ..ContainerState::default() }
 }
 
 /// A content of an image, made of a word.

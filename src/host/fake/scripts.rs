@@ -22,7 +22,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
     let argument = |at: usize| script.args.get(at).map_or("", String::as_str);
     let folder = (argument(0).to_owned(), argument(1).to_owned());
     match script.name {
-        "gather" => good(gather(state, node, argument(0), argument(1))),
+        "gather" => good(gather(state, node, argument(1), argument(2))),
         "write-release" => {
             let there = state.machine(node).releases.entry(folder).or_default();
             let changed = there.record.as_ref() != Some(&script.input);
