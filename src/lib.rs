@@ -20,6 +20,8 @@ pub mod event;
 pub mod execute;
 pub mod host;
 pub mod init;
+pub mod memory;
+pub mod model;
 pub mod operation;
 pub mod plan;
 pub mod profile;
