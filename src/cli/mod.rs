@@ -1,11 +1,12 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
 mod change;
+mod config;
 mod known;
 mod logs;
 mod plan;
 mod releases;
-
+mod schema;
 mod session;
 mod status;
 
@@ -60,6 +61,8 @@ enum Command {
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
     Logs(logs::LogsArgs),
+    Config(config::ConfigArgs),
+    Schema(schema::SchemaArgs),
 }
 
 /// Runs the command line of this process.
@@ -99,6 +102,8 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
+        Command::Config(args) => config::run(&args, global),
+        Command::Schema(args) => Ok(schema::run(&args)),
     }
 }
 
