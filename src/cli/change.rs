@@ -1,10 +1,10 @@
 //! `deploy`, `rollback` and `stop`: the commands that change nodes. One run: connect, listen for
 //! signals, do the operation, report it, keep its record.
 
-use std::io::IsTerminal;
 use async_trait::async_trait;
 use clap::Args;
 use jiff::Timestamp;
+use std::io::IsTerminal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Global, Output, known, session};

@@ -9,7 +9,9 @@ use crate::report::json;
 
 /// The effective profile: files that it extends, `--set`, the environment and defaults in one.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  sparkctl config profiles/qwen35-122b.yaml --set engine.memory_fraction=0.75 --origins")]
+#[command(
+    after_help = "Example:\n  sparkctl config profiles/qwen35-122b.yaml --set engine.memory_fraction=0.75 --origins"
+)]
 pub struct ConfigArgs {
     #[command(flatten)]
     profile: known::ProfileArgs,

@@ -118,9 +118,8 @@ pub fn load(args: &ProfileArgs) -> Result<Loaded, CommandError> {
 }
 
 fn read_file(file: &Path, set: &[String]) -> Result<Loaded, CommandError> {
-    let wrong = |error: ConfigError| {
-        CommandError::new(Exit::Usage, error.to_string()).details(&error.problems())
-    };
+    let wrong =
+        |error: ConfigError| CommandError::new(Exit::Usage, error.to_string()).details(&error.problems());
     let given = Given { set, environment: &|name| std::env::var(name).ok() };
     config::load(file, &given).map_err(wrong)
 }

@@ -2,12 +2,14 @@
 
 mod change;
 mod config;
+mod init;
 mod known;
 mod logs;
 mod plan;
 mod releases;
 mod schema;
 mod session;
+mod ssh_hosts;
 mod status;
 
 use std::path::PathBuf;
@@ -54,6 +56,7 @@ enum Output {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::InitArgs),
     Plan(plan::PlanArgs),
     Deploy(change::DeployArgs),
     Status(status::StatusArgs),
@@ -95,6 +98,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
+        Command::Init(args) => init::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
