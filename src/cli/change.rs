@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Global, Output, known, session};
 use crate::config::{Loaded, Places};
+use crate::delivery::Delivery;
 use crate::error::{CommandError, Exit, in_full};
 use crate::event::{Event, Events, RunOutcome};
 use crate::execute::{Cancel, Hosts};
@@ -47,15 +48,17 @@ pub struct StopArgs {
 }
 
 enum What {
-    Deploy,
+    Deploy(Delivery),
     Rollback(Target),
     Stop,
 }
 
 /// `sparkctl deploy`.
 pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandError> {
-    let Loaded { profile, places } = known::load(&args.profile)?;
-    run(&profile, Some(places), "deploy", What::Deploy, global).await
+    let loaded = known::load(&args.profile)?;
+    let delivery = known::read(&loaded).await?;
+    let Loaded { profile, places } = loaded;
+    run(&profile, Some(places), "deploy", What::Deploy(delivery), global).await
 }
 
 /// `sparkctl rollback`.
@@ -151,7 +154,7 @@ async fn operate(
     let reconnect = &Again { profile, global };
     let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect };
     match what {
-        What::Deploy => operation.deploy().await,
+        What::Deploy(delivery) => operation.deploy(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
     }

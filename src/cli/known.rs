@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::change::usage;
 use crate::config::{self, ConfigError, Given, Loaded};
+use crate::delivery::{self, Delivery};
 use crate::error::{CommandError, Exit};
 use crate::event::{Event, RunOutcome};
 use crate::profile::Profile;
@@ -93,7 +94,7 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
         Some(name) => {
             let known = names(&state);
             if known.iter().any(|known| known == name) {
-                return read(&state, name);
+                return remembered(&state, name);
             }
             let error = usage(&format!("no deployment `{name}` is known on this machine"));
             Err(if known.is_empty() {
@@ -105,7 +106,7 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
         }
         None => match names(&state).as_slice() {
             [] => Err(usage("no deployment is known on this machine").hint("name the profile's file")),
-            [only] => read(&state, only),
+            [only] => remembered(&state, only),
             several => Err(usage("several deployments are known on this machine")
                 .hint(format!("name one of: {}", several.join(", ")))),
         },
@@ -118,10 +119,18 @@ pub fn load(args: &ProfileArgs) -> Result<Loaded, CommandError> {
 }
 
 fn read_file(file: &Path, set: &[String]) -> Result<Loaded, CommandError> {
-    let wrong =
-        |error: ConfigError| CommandError::new(Exit::Usage, error.to_string()).details(&error.problems());
     let given = Given { set, environment: &|name| std::env::var(name).ok() };
-    config::load(file, &given).map_err(wrong)
+    config::load(file, &given).map_err(|error| wrong(&error))
+}
+
+fn wrong(error: &ConfigError) -> CommandError {
+    CommandError::new(Exit::Usage, error.to_string()).details(&error.problems())
+}
+
+/// Reads the profile's files and fetches its secrets; everything that is wrong with them is one error.
+pub async fn read(loaded: &Loaded) -> Result<Delivery, CommandError> {
+    let read = delivery::read::read(&loaded.profile).await;
+    read.map_err(|problems| wrong(&loaded.places.error(problems)))
 }
 
 fn names(state: &Path) -> Vec<String> {
@@ -132,7 +141,7 @@ fn names(state: &Path) -> Vec<String> {
     names
 }
 
-fn read(state: &Path, name: &str) -> Result<Profile, CommandError> {
+fn remembered(state: &Path, name: &str) -> Result<Profile, CommandError> {
     let file = state.join(name).join("profile.json");
     let text = fs::read_to_string(&file).map_err(|error| error.to_string());
     text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())).map_err(|error| {

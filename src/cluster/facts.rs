@@ -17,6 +17,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 
 use crate::container::ImageContent;
+use crate::delivery::kept::KeptFacts;
 use crate::profile::{DeploymentName, NodeName};
 use crate::release::{Release, ReleaseNumber};
 
@@ -111,6 +112,9 @@ pub struct NodeFacts {
     pub unreadable_releases: Vec<String>,
     /// The highest release number seen on the node, readable or not.
     pub highest_release: Option<ReleaseNumber>,
+    /// Placed files and secrets of this deployment that lie on the node.
+    #[serde(default)]
+    pub kept: KeptFacts,
 }
 
 /// Something that was asked and could not be had.

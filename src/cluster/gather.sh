@@ -113,4 +113,16 @@ for folder in "$HOME/.local/state/sparkctl/$deployment/releases"/*/; do
   cat "$folder/release.json" 2>&1
 done
 
+section kept
+# Placed files with their size; secrets by variable, without their values.
+for file in "$HOME/.local/state/sparkctl/$deployment/files"/*; do
+  [ -f "$file" ] && printf 'files %s %s\n' "${file##*/}" "$(stat -c %s "$file")"
+done
+for file in "$HOME/.local/state/sparkctl/$deployment/secrets"/*; do
+  [ -f "$file" ] || continue
+  while read -r name value; do
+    [ -n "$value" ] && printf 'secrets %s %s\n' "${file##*/}" "$name"
+  done < "$file"
+done
+
 section end

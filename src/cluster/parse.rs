@@ -11,6 +11,7 @@ use super::facts::{
     ContainerToolkit, Disk, Gap, Gpu, Interface, InterfaceAddress, Listener, ModelFile, ModelFolder,
     ModelScan, Nvidia, Peer, Process, RdmaDevice, Route, Sshd, System, User,
 };
+use crate::delivery::kept::KeptFacts;
 use crate::profile::DeploymentName;
 use crate::release::{FORMAT, Release, ReleaseNumber};
 use jiff::Timestamp;
@@ -42,6 +43,7 @@ pub struct Seen {
     pub releases: Vec<Release>,
     pub unreadable_releases: Vec<String>,
     pub highest_release: Option<ReleaseNumber>,
+    pub kept: KeptFacts,
 }
 
 /// Reads the output of `gather.sh`. The error is words.
@@ -81,6 +83,7 @@ pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen,
         releases: Vec::new(),
         unreadable_releases: Vec::new(),
         highest_release: None,
+        kept: KeptFacts::parse(&text("kept")),
     };
     if text("model").trim() == "folder" {
         let problems = text("model-problems");

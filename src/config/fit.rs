@@ -217,7 +217,7 @@ fn steps(path: &serde_path_to_error::Path) -> Vec<Step> {
 }
 
 /// A problem of meaning, at its field; at the section where the field is left out.
-fn placed(problem: Problem, tree: &Node) -> Mistake {
+pub(super) fn placed(problem: Problem, tree: &Node) -> Mistake {
     let node = tree.find(&problem.path);
     let place = match node.key {
         Some(key) if problem.is_in_key => key,

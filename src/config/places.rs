@@ -3,9 +3,11 @@
 
 use serde::Serialize;
 
+use super::fit;
+use super::report::ConfigError;
 use super::source::{Label, Place, Sources};
 use super::tree::{Node, Step};
-use crate::profile::Profile;
+use crate::profile::{Problem, Profile};
 
 /// A profile, and where its values stand.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +50,12 @@ impl Places {
         let label = Label { place, note: "", mark: '^' };
         self.sources.frame(Some(place), &[label], &mut out).ok()?;
         Some(out)
+    }
+
+    /// What was found wrong with fields after the profile was read, each at its place.
+    pub fn error(&self, problems: Vec<Problem>) -> ConfigError {
+        let mistakes = problems.into_iter().map(|problem| fit::placed(problem, &self.tree)).collect();
+        ConfigError::new(self.sources.clone(), mistakes)
     }
 
     /// Where the value at `path` comes from.

@@ -9,7 +9,7 @@ mod duration;
 mod secret;
 mod validate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -215,6 +215,14 @@ pub struct Engine {
     /// text stands where it comes from, `{ env: NAME }`, `{ file: PATH }` or `{ command: [WORD, ...] }`.
     #[serde(default)]
     pub env: BTreeMap<String, EnvValue>,
+}
+
+impl Engine {
+    /// The variables whose values are secrets.
+    pub fn secrets(&self) -> BTreeSet<&str> {
+        let is_secret = |(_, value): &(&String, &EnvValue)| matches!(value, EnvValue::Secret(_));
+        self.env.iter().filter(is_secret).map(|(name, _)| name.as_str()).collect()
+    }
 }
 
 /// Speculative decoding: a cheap guess at the next tokens, which the model then checks at once.

@@ -3,13 +3,15 @@
 //! Only what cannot work is refused, and only what the profile itself shows. Whether the nodes exist, the
 //! model fits and the image is there are questions for the nodes.
 
+mod delivered;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crate::engine::{self, RAY_PORT};
 
-use super::{Bench, Engine, EngineKind, EnvValue, Launch, Model, Node, Profile, SecretSource};
+use super::{Bench, Engine, EngineKind, EnvValue, Launch, Model, Node, PlacedFile, Profile, SecretSource};
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,7 @@ pub fn validate(profile: &Profile) -> Vec<Problem> {
     cluster(profile, &mut problems);
     model(&profile.model, &mut problems);
     engine(profile, &mut problems);
+    delivered::files(&profile.files, &mut problems);
     serve(profile, &mut problems);
     times(profile, &mut problems);
     bench(profile, &mut problems);
@@ -239,8 +242,10 @@ fn engine(profile: &Profile, problems: &mut Problems) {
             );
         }
     }
+    delivered::before(engine, problems);
     args(engine, problems);
     env(engine, problems);
+    delivered::secret_names(engine, problems);
 }
 
 /// What the types know already and this version cannot do.

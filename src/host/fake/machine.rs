@@ -38,6 +38,8 @@ pub struct Machine {
     pub containers: BTreeMap<String, FakeContainer>,
     /// Release folders by deployment and folder name.
     pub releases: BTreeMap<(String, String), ReleaseFolder>,
+    /// Placed files and secrets, by their path below `~/.local/state/sparkctl/`.
+    pub kept: BTreeMap<String, Vec<u8>>,
 }
 
 /// A container, and what a machine needs to know of it beyond what it tells.
@@ -49,8 +51,8 @@ pub struct FakeContainer {
     /// Lines with Docker's time stamp.
     pub log: Vec<String>,
     pub(super) started: Option<Instant>,
-    /// When it ends by itself.
-    pub(super) ends: Option<Instant>,
+    /// When it ends by itself, and with which status.
+    pub(super) ends: Option<(Instant, i64)>,
     /// A head: its group was once whole.
     pub(super) formed: bool,
     /// A head: its group was whole and is not any more.

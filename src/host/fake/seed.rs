@@ -104,6 +104,7 @@ fn spark(number: u8) -> Machine {
         images: Vec::new(),
         containers: BTreeMap::new(),
         releases: BTreeMap::new(),
+        kept: BTreeMap::new(),
     }
 }
 
