@@ -62,10 +62,16 @@ pub fn draft(seen: &Seen<'_>) -> Draft {
     profile.engine.tool_parser.clone_from(&settings.tool_parser);
     let mut to_do = Vec::new();
     if seen.model.path.is_none() {
-        to_do.push(ToDo::new(format!("choose the model: {}", seen.model.because)));
+        to_do.push(ToDo::new(format!(
+            "choose the model ({}): write it for {OPEN_MODEL}, or set that variable",
+            seen.model.because
+        )));
     }
     if seen.image.reference.is_none() {
-        to_do.push(ToDo::new(format!("choose the image: {}", seen.image.because)));
+        to_do.push(ToDo::new(format!(
+            "choose the image ({}): write it for {OPEN_IMAGE}, or set that variable",
+            seen.image.because
+        )));
     }
     to_do.extend(seen.model.to_do.iter().chain(&seen.image.to_do).cloned());
     for what in seen.nodes.iter().flat_map(in_the_way) {

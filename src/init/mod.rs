@@ -14,4 +14,6 @@ pub mod settings;
 pub mod survey;
 #[cfg(test)]
 mod test_nodes;
+#[cfg(test)]
+mod tests;
 pub mod write;

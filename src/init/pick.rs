@@ -285,9 +285,12 @@ fn models_folder(facts: &[NodeFacts]) -> String {
         .filter(|p| !p.is_empty())
         .collect();
     parents.sort_unstable();
+    let home = facts[0].system.home.as_str();
     let count = |parent: &str| parents.iter().filter(|other| **other == parent).count();
-    let best = parents.iter().max_by_key(|parent| (count(parent), std::cmp::Reverse(**parent)));
-    best.map_or_else(|| format!("{}/models", facts[0].system.home), |parent| (*parent).to_owned())
+    let best = parents
+        .iter()
+        .max_by_key(|parent| (count(parent), parent.starts_with(home), std::cmp::Reverse(**parent)));
+    best.map_or_else(|| format!("{home}/models"), |parent| (*parent).to_owned())
 }
 
 /// The image that the profile names.

@@ -15,7 +15,7 @@ use crate::profile::EngineKind;
 use crate::status::since;
 
 /// Rows of a list that are shown; the rest is counted.
-const MOST: usize = 12;
+const MOST: usize = 15;
 
 /// The nodes, one after another.
 pub fn nodes(nodes: &[NodeSurvey], now: Timestamp) -> String {
@@ -34,7 +34,7 @@ pub fn nodes(nodes: &[NodeSurvey], now: Timestamp) -> String {
             rows(&mut out, "docker", &[format!("cannot be used: {why}")]);
         }
         let nothing = || vec!["nothing".to_owned()];
-        let running: Vec<_> = node.runs.iter().map(|runs| run(runs, now)).collect();
+        let running: Vec<_> = node.runs.iter().flat_map(|runs| run(runs, now)).collect();
         rows(&mut out, "runs", &if running.is_empty() { nothing() } else { running });
         let mut models = aligned(node.models.iter().map(model).collect());
         if node.models_cut {
@@ -159,30 +159,30 @@ fn end(end: &End) -> [String; 4] {
 }
 
 fn memory(memory: MemorySeen) -> String {
-    let free = memory
-        .free
-        .map_or(String::new(), |free| format!(", {:.1} free without the page cache", as_gib(free)));
-    format!("{:.1} of {:.1} GiB available{free}", as_gib(memory.available), as_gib(memory.total))
+    let cached = memory.free.map(|free| memory.available.saturating_sub(free)).filter(|cached| *cached > 0);
+    let cached = cached.map_or(String::new(), |cached| format!(", {:.1} of it page cache", as_gib(cached)));
+    format!("{:.1} of {:.1} GiB free{cached}", as_gib(memory.available), as_gib(memory.total))
 }
 
-fn run(runs: &Runs, now: Timestamp) -> String {
-    let mut words = Vec::new();
-    words.push(match (&runs.deployment, runs.container) {
+/// A few rows: what it is, the model, the image.
+fn run(runs: &Runs, now: Timestamp) -> Vec<String> {
+    let mut words = vec![match (&runs.deployment, runs.container) {
         (Some(deployment), _) => format!("deployment `{deployment}` (container `{}`)", runs.name),
         (None, true) => format!("container `{}`", runs.name),
         (None, false) => runs.name.clone(),
-    });
+    }];
     if !runs.running {
         words.push("does not run, and comes back with the node".to_owned());
     } else if let Some(Ok(then)) = runs.since.map(Timestamp::from_second) {
         words.push(format!("for {}", since(now, then)));
     }
-    words.extend(runs.model.as_ref().map(|model| format!("model {model}")));
-    words.extend(runs.image.as_ref().map(|image| format!("image {image}")));
     words.extend(runs.restart.as_ref().map(|policy| format!("restart policy {policy}")));
     words.extend(runs.ports.iter().map(|port| format!("port {port}")));
     words.extend(runs.gpu_memory.map(|bytes| format!("{:.1} GiB of GPU memory", as_gib(bytes))));
-    words.join(", ")
+    let mut rows = vec![words.join(", ")];
+    rows.extend(runs.model.as_ref().map(|model| format!("  model {model}")));
+    rows.extend(runs.image.as_ref().map(|image| format!("  image {image}")));
+    rows
 }
 
 fn model(model: &FoundModel) -> [String; 4] {

@@ -3,8 +3,9 @@
 use std::net::Ipv4Addr;
 
 use crate::cluster::facts::{
-    Depth, DockerFacts, Interface, InterfaceAddress, InterfaceKind, NoDocker, NodeFacts, Nvidia, Peer,
-    RdmaDevice, RdmaPort, Route, System, User,
+    Container, ContainerState, Depth, Docker, DockerFacts, FoundModel, Gpu, Image, ImageStore, Interface,
+    InterfaceAddress, InterfaceKind, ModelContent, ModelForm, ModelScan, NoDocker, NodeFacts, Nvidia, Peer,
+    RdmaDevice, RdmaPort, Route, ShardIndex, System, User,
 };
 
 /// `NAME: INTERFACE ADDRESS/LENGTH WORD... | INTERFACE ...`, a node a line; a line that begins with `|` goes on.
@@ -147,5 +148,127 @@ pub fn bare(name: &str) -> NodeFacts {
         releases: Vec::new(),
         unreadable_releases: Vec::new(),
         highest_release: None,
+        kept: crate::delivery::kept::KeptFacts::default(),
+    }
+}
+
+/// Two Sparks with one cable: the model complete on the first, a part of it on the second, one image, and a container of
+/// somebody else's that serves the model.
+pub fn pair() -> Vec<NodeFacts> {
+    let mut facts = cluster(
+        "spark1: enP7s7 10.1.230.180/24 default 10G | enp1s0f0np0 192.168.200.12/24 roce p0 200G mtu=9000 pci=0000:01:00.0
+                 | enP2p1s0f0np0 192.168.201.12/24 roce p0 200G mtu=9000 pci=0002:01:00.0
+         spark2: enP7s7 10.1.230.181/24 default 10G | enp1s0f0np0 192.168.200.13/24 roce p0 200G mtu=9000 pci=0000:01:00.0
+                 | enP2p1s0f0np0 192.168.201.13/24 roce p0 200G mtu=9000 pci=0002:01:00.0",
+    );
+    for node in &mut facts {
+        node.system = System {
+            hostname: node.node.to_string(),
+            boot_id: node.node.to_string(),
+            os: "Ubuntu 24.04.3 LTS".to_owned(),
+            architecture: "aarch64".to_owned(),
+            kernel: "6.11.0-1016-nvidia".to_owned(),
+            home: "/home/aurora".to_owned(),
+            product: Some("NVIDIA_DGX_Spark".to_owned()),
+            memory_total: 130_663_642_398,
+            memory_available: 120_000_000_000,
+            memory_free: Some(40_000_000_000),
+            ..System::default()
+        };
+        let (name, driver) = ("NVIDIA GB10".to_owned(), "580.95.05".to_owned());
+        node.gpus = vec![Gpu { name, driver, ..Gpu::default() }];
+        node.docker = DockerFacts::Running(Box::new(docker()));
+        node.models = Some(ModelScan::default());
+    }
+    facts[0].images.push(image("hellohal2064/vllm-qwen3.5-gb10:latest", "vllm"));
+    add_model(&mut facts[0], found("/home/aurora/models/Qwen3.5-122B-A10B-FP8", 127_132_647_696));
+    let part = FoundModel {
+        complete: false,
+        lacks: vec!["3 of 39 shards are missing".to_owned()],
+        ..found("/home/aurora/models/Qwen3.5-122B-A10B-FP8", 117_000_000_000)
+    };
+    add_model(&mut facts[1], part);
+    facts
+}
+
+fn docker() -> Docker {
+    Docker {
+        version: "28.3.3".to_owned(),
+        store: ImageStore::Classic,
+        root: "/var/lib/docker".to_owned(),
+        disk: None,
+        api: None,
+        storage_driver: None,
+        cgroup_driver: None,
+        cgroup_version: None,
+        runtimes: None,
+        default_runtime: None,
+        cdi_folders: None,
+        cdi_devices: None,
+        rootless: None,
+        live_restore: None,
+    }
+}
+
+/// An image of this name, which begins with this command.
+pub fn image(reference: &str, command: &str) -> Image {
+    Image {
+        id: format!("sha256:{reference}"),
+        references: vec![reference.to_owned()],
+        content: crate::container::ImageContent(reference.to_owned()),
+        architecture: "arm64".to_owned(),
+        size: 18_400_000_000,
+        entrypoint: vec![command.to_owned()],
+        command: Vec::new(),
+        env: std::collections::BTreeMap::new(),
+        labels: std::collections::BTreeMap::new(),
+        created: None,
+    }
+}
+
+/// A complete model in a plain folder.
+pub fn found(path: &str, bytes: u64) -> FoundModel {
+    FoundModel {
+        path: path.to_owned(),
+        form: ModelForm::Plain,
+        repo: None,
+        revision: None,
+        complete: true,
+        lacks: Vec::new(),
+        bytes,
+        architecture: None,
+        quantization: None,
+        uid: 1000,
+        readable: true,
+        writable: true,
+    }
+}
+
+/// Puts a model on a node.
+pub fn add_model(node: &mut NodeFacts, model: FoundModel) {
+    node.models.get_or_insert_default().models.push(model);
+}
+
+/// A container of somebody else's that runs and serves.
+pub fn serving(name: &str, image: &str, argv: &[&str]) -> Container {
+    Container {
+        id: format!("id-of-{name}"),
+        name: name.to_owned(),
+        image: image.to_owned(),
+        state: ContainerState { status: "running".to_owned(), running: true, ..ContainerState::default() },
+        restart: "unless-stopped".to_owned(),
+        gpus: true,
+        argv: argv.iter().map(|&word| word.to_owned()).collect(),
+        ..Container::default()
+    }
+}
+
+/// The configuration of a model of the field, and the bytes of its weights.
+pub fn content(model: &str, bytes: u64) -> ModelContent {
+    let path = format!("{}/tests/data/models/{model}/config.json", env!("CARGO_MANIFEST_DIR"));
+    ModelContent {
+        config: Some(std::fs::read_to_string(path).unwrap()),
+        index: Some(ShardIndex { total_size: Some(bytes), shards: Vec::new(), tensors: 0 }),
+        ..ModelContent::default()
     }
 }

@@ -177,7 +177,8 @@ fn engine(text: &mut Text, seen: &Seen<'_>, draft: &Draft) {
         EngineKind::Vllm => "vllm",
         EngineKind::Sglang => "sglang",
     };
-    text.line(&format!("  kind: {kind}"));
+    let open = if seen.image.reference.is_none() { "  # vllm or sglang, as the image has" } else { "" };
+    text.line(&format!("  kind: {kind}{open}"));
     if draft.profile.cluster.nodes.len() > 1 {
         let launch = match engine.launch {
             Launch::Ray => "ray",
