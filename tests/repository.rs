@@ -79,6 +79,7 @@ fn what_is_pure_touches_nothing() {
         "cluster/facts.rs",
         "cluster/facts",
         "cluster/parse.rs",
+        "cluster/parse",
         "host/command.rs",
     ];
     const TOUCHES: &[&str] = &[

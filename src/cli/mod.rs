@@ -2,6 +2,7 @@
 
 mod change;
 mod config;
+mod fit;
 mod init;
 mod known;
 mod logs;
@@ -58,6 +59,7 @@ enum Output {
 enum Command {
     Init(init::InitArgs),
     Plan(plan::PlanArgs),
+    Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
     Status(status::StatusArgs),
     Rollback(change::RollbackArgs),
@@ -100,6 +102,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
         Command::Init(args) => init::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
+        Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,

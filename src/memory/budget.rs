@@ -94,6 +94,18 @@ pub struct Budget {
     pub notes: Vec<String>,
 }
 
+impl Budget {
+    /// Whether another differs in nothing but what is free now.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let still = |budget: &Self| Self {
+            memory: Memory { free: None, reclaimable: None, ..budget.memory },
+            largest_fraction: None,
+            ..budget.clone()
+        };
+        still(self) == still(other)
+    }
+}
+
 /// The longest context at a number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Longest {
@@ -103,9 +115,10 @@ pub struct Longest {
 
 /// The budget of the fullest rank on a node of this memory. `weights` is `None` where their size is not known.
 pub fn budget(shape: &Shape, sizes: Option<&Weights>, asked: &Asked, memory: Memory) -> Budget {
-    let limit = part(memory.total, asked.fraction);
+    // A cache of fixed size is taken whatever the fraction says.
+    let limit = if asked.cache_bytes.is_some() { memory.total } else { part(memory.total, asked.fraction) };
     let weights = sizes.filter(|sizes| sizes.total > 0).map(|sizes| weights::per_rank(shape, sizes, asked));
-    let allowance = allowance(shape, asked);
+    let allowance = allowance(shape, asked, weights);
     let pools = Pool::of(shape, asked);
     let mut notes = asked.assumed.clone();
     if weights.is_none() {
@@ -121,6 +134,12 @@ pub fn budget(shape: &Shape, sizes: Option<&Weights>, asked: &Asked, memory: Mem
     notes.extend(shape.unknown.iter().filter(|what| !what.starts_with("the size of a layer")).cloned());
 
     // SGLang's fraction holds weights and cache; vLLM's holds everything.
+    if asked.engine == EngineKind::Sglang {
+        notes.push(
+            "the part is for weights and cache: SGLang takes activations, graphs and NCCL from the rest"
+                .to_owned(),
+        );
+    }
     let beside = if asked.engine == EngineKind::Vllm { allowance.sum() } else { 0 };
     let taken = weights.map(|weights| weights.saturating_add(beside));
     let cache = match (asked.cache_bytes, taken) {
@@ -154,12 +173,13 @@ pub fn budget(shape: &Shape, sizes: Option<&Weights>, asked: &Asked, memory: Mem
         longest,
         concurrency: with(&|pool, cache| pool.hundredths(cache, asked.context)),
         largest_fraction: largest_fraction(memory),
-        verdict: verdict(weights, request, allowance, limit, asked),
+        verdict: verdict(memory.total, weights, request, allowance, limit, asked),
         notes,
     }
 }
 
 fn verdict(
+    total: u64,
     weights: Option<u64>,
     request: Option<u64>,
     allowance: Allowance,
@@ -167,6 +187,11 @@ fn verdict(
     asked: &Asked,
 ) -> Verdict {
     let Some(weights) = weights else { return Verdict::NotEstimated };
+    if let (Some(fixed), Some(request)) = (asked.cache_bytes, request)
+        && request > fixed
+    {
+        return Verdict::TooBig { lacking: request - fixed };
+    }
     let cache = asked.cache_bytes.or(request);
     let sure = weights.saturating_add(cache.unwrap_or(0));
     if sure > limit {
@@ -175,8 +200,12 @@ fn verdict(
     if cache.is_none() {
         return Verdict::NotEstimated;
     }
-    let beside = if asked.engine == EngineKind::Vllm { allowance.sum() } else { 0 };
-    let likely = sure.saturating_add(beside);
+    // SGLang takes what is allowed for from beside its part.
+    let (beside, rest) = match asked.engine {
+        EngineKind::Vllm => (allowance.sum(), 0),
+        EngineKind::Sglang => (0, allowance.sum().saturating_sub(total.saturating_sub(limit))),
+    };
+    let likely = sure.saturating_add(beside).saturating_add(rest);
     if likely > limit {
         Verdict::Unsure { lacking: likely - limit }
     } else {
@@ -187,11 +216,14 @@ fn verdict(
 /// vLLM refuses to start where less is free than `fraction` of the total: so the largest that passes, rounded down.
 fn largest_fraction(memory: Memory) -> Option<[u64; 2]> {
     let hundredths = |free: u64| free.min(memory.total).saturating_mul(100).checked_div(memory.total);
-    Some([hundredths(memory.free?)?, hundredths(memory.reclaimable.or(memory.free)?)?])
+    let dropped = memory.reclaimable.or(memory.free)?;
+    Some([hundredths(memory.free.unwrap_or(dropped))?, hundredths(dropped)?])
 }
 
 /// See `docs/memory.md` for where the numbers come from, and how far off they may be.
-fn allowance(shape: &Shape, asked: &Asked) -> Allowance {
+fn allowance(shape: &Shape, asked: &Asked, weights: Option<u64>) -> Allowance {
+    // What is usual for models of many gigabytes; a small one needs no more than it weighs.
+    let usual = |bytes: u64| weights.map_or(bytes, |weights| weights.min(bytes));
     let hidden = shape.hidden.unwrap_or(4096);
     let feed_forward = match &shape.experts {
         Some(experts) => {
@@ -205,8 +237,8 @@ fn allowance(shape: &Shape, asked: &Asked) -> Allowance {
     let scores = asked.requests.min(asked.batched).saturating_mul(shape.vocabulary.unwrap_or(0)) * 8;
     let drafts = 1 + u64::from(asked.draft_tokens > 0);
     Allowance {
-        activations: step.saturating_add(scores).clamp(GIB, 16 * GIB),
-        graphs: if asked.graphs { GIB * drafts } else { 0 },
-        communication: GIB / 2 + if asked.tensor * asked.pipeline > 1 { GIB } else { 0 },
+        activations: step.saturating_add(scores).min(16 * GIB).max(usual(GIB)),
+        graphs: if asked.graphs { usual(GIB * drafts) } else { 0 },
+        communication: usual(GIB / 2 + if asked.tensor * asked.pipeline > 1 { GIB } else { 0 }),
     }
 }

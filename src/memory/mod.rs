@@ -8,6 +8,7 @@ pub mod asked;
 pub mod budget;
 pub mod cache;
 pub mod render;
+pub mod seen;
 #[cfg(test)]
 mod tests;
 pub mod weights;

@@ -9,12 +9,12 @@ use crate::profile::NodeName;
 /// Characters of a bar that stands for all of a GPU's memory.
 const WIDTH: u64 = 48;
 
-/// The budgets of a profile's nodes. Nodes whose budgets are equal stand together.
+/// The budgets of a profile's nodes. Nodes whose budgets are equal, but for what is free now, stand together.
 pub fn text(name: &str, context: u64, nodes: &[(NodeName, Budget)]) -> String {
     let mut text = String::new();
     let mut left: Vec<&(NodeName, Budget)> = nodes.iter().collect();
     while let Some((first, budget)) = left.first().copied() {
-        let (same, other) = left.into_iter().partition::<Vec<_>, _>(|(_, each)| each == budget);
+        let (same, other) = left.into_iter().partition::<Vec<_>, _>(|(_, each)| each.is_like(budget));
         left = other;
         let names: Vec<_> = same.iter().map(|(node, _)| node.as_str()).collect();
         let place = if same.len() == 1 { first.to_string() } else { format!("each of {}", names.join(", ")) };
@@ -23,6 +23,10 @@ pub fn text(name: &str, context: u64, nodes: &[(NodeName, Budget)]) -> String {
         table(&mut text, context, budget);
         text.push('\n');
         consequences(&mut text, context, budget);
+        largest_fractions(&mut text, &same);
+        for note in &budget.notes {
+            let _ = writeln!(text, "  note: {note}");
+        }
         if !left.is_empty() {
             text.push('\n');
         }
@@ -83,10 +87,12 @@ fn consequences(text: &mut String, context: u64, budget: &Budget) {
         };
         line(format!("the cache grows by {} with each token{besides}", small(token)));
     }
-    if let (Some(cache), Some(tokens)) = (budget.cache, budget.tokens) {
+    // Nothing follows from no cache at all.
+    let cache = budget.cache.filter(|cache| *cache > 0);
+    if let (Some(cache), Some(tokens)) = (cache, budget.tokens) {
         line(format!("{} of cache hold {tokens} tokens", gib(cache)));
     }
-    if let Some(concurrency) = budget.concurrency {
+    if let Some(concurrency) = budget.concurrency.filter(|_| cache.is_some()) {
         line(format!("requests of {context} tokens at once: {}.{:02}", concurrency / 100, concurrency % 100));
     }
     let contexts: Vec<_> = budget
@@ -97,22 +103,27 @@ fn consequences(text: &mut String, context: u64, budget: &Budget) {
             requests => format!("{} for {requests}", longest.context),
         })
         .collect();
-    if !contexts.is_empty() {
+    if cache.is_some() && !contexts.is_empty() {
         line(format!("longest context: {}", contexts.join(", ")));
     }
-    if let Some([now, dropped]) = budget.largest_fraction {
-        let without = if budget.memory.unified && dropped > now {
-            format!(", {} with the page cache dropped", two(dropped))
-        } else {
-            String::new()
-        };
-        line(format!(
-            "largest `engine.memory_fraction` that passes the engine's check at its start: {}{without}",
-            two(now)
-        ));
-    }
-    for note in &budget.notes {
-        line(format!("note: {note}"));
+}
+
+/// The largest fraction that the engine's check at its start lets pass, on each node where it was asked.
+fn largest_fractions(text: &mut String, nodes: &[&(NodeName, Budget)]) {
+    let told: Vec<_> = nodes
+        .iter()
+        .filter_map(|(node, budget)| {
+            let [now, dropped] = budget.largest_fraction?;
+            let without = if dropped > now {
+                format!(" ({} without the page cache)", two(dropped))
+            } else {
+                String::new()
+            };
+            Some(format!("{} on {node}{without}", two(now)))
+        })
+        .collect();
+    if !told.is_empty() {
+        let _ = writeln!(text, "  largest `engine.memory_fraction` that may start now: {}", told.join(", "));
     }
 }
 

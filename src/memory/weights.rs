@@ -5,13 +5,14 @@
 //! first also the embedding, the last the head. Layers that guess further tokens are only loaded where they are used.
 
 use super::asked::Asked;
-use crate::model::tensors::{Tensor, Weights};
+use crate::model::tensors::{Tensor, Weights, only_guesses};
 use crate::model::{Mixer, Scheme, Shape};
 
 /// Bytes of weights on the fullest rank.
 pub fn per_rank(shape: &Shape, weights: &Weights, asked: &Asked) -> u64 {
     let cut = if weights.tensors.is_empty() {
-        weights.total.div_ceil(asked.tensor * asked.pipeline)
+        let drafts = if asked.own_drafts { 0 } else { weights.drafts };
+        weights.total.saturating_sub(drafts).div_ceil(asked.tensor * asked.pipeline)
     } else {
         by_tensors(shape, weights, asked)
     };
@@ -74,7 +75,7 @@ fn layer_of(name: &str) -> Option<u64> {
 
 /// Whether a tensor belongs to layers that guess further tokens: named so, or numbered past the model's own layers.
 fn is_draft(name: &str, shape: &Shape) -> bool {
-    name.split('.').any(|part| part == "mtp")
+    only_guesses(name)
         || (shape.draft_layers > 0
             && layer_of(name)
                 .is_some_and(|layer| !shape.layers.is_empty() && layer >= shape.layers.len() as u64))

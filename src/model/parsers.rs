@@ -1,5 +1,4 @@
-//! Which parsers an engine needs for a model: of reasoning and of tool calls, and its word for speculative decoding
-//! with the model's own further layers.
+//! Which parsers an engine needs for a model: of reasoning and of tool calls; and whether it can guess tokens by itself.
 //!
 //! The architecture decides, and where it does not (one architecture, several ways to write a tool call) the name does.
 //! Names are the engines' own: a test holds every one of them against the lists that the engines register. Sources:
@@ -50,12 +49,10 @@ pub fn family(shape: &Shape, name: &str) -> Option<&'static Family> {
         .map(|row| &row.family)
 }
 
-/// The engine's word for speculative decoding with the model's own further layers; `None` where it has none.
-pub fn own_drafts(shape: &Shape, engine: EngineKind) -> Option<&'static str> {
-    (shape.draft_layers > 0).then_some(match engine {
-        EngineKind::Vllm => "mtp",
-        EngineKind::Sglang => "NEXTN",
-    })
+/// The method of speculative decoding with the model's own further layers, in the profile's word; `None` where it has
+/// none.
+pub fn own_drafts(shape: &Shape) -> Option<&'static str> {
+    (shape.draft_layers > 0).then_some("mtp")
 }
 
 /// All families, once for each way to be told apart.

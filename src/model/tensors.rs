@@ -22,6 +22,9 @@ pub struct Tensor {
 pub struct Weights {
     /// Bytes of all tensors.
     pub total: u64,
+    /// Bytes of those that are only there to guess further tokens, as far as their names tell (`mtp.`).
+    #[serde(default)]
+    pub drafts: u64,
     /// Each tensor, where the headers were read; empty where only the sum is known.
     pub tensors: Vec<Tensor>,
 }
@@ -29,14 +32,23 @@ pub struct Weights {
 impl Weights {
     /// Only the sum is known.
     pub fn of_bytes(total: u64) -> Self {
-        Self { total, tensors: Vec::new() }
+        Self { total, ..Self::default() }
     }
 
     /// All that the headers of a checkpoint's files say together.
     pub fn of_tensors(tensors: Vec<Tensor>) -> Self {
-        let total = tensors.iter().fold(0, |sum: u64, tensor| sum.saturating_add(tensor.bytes));
-        Self { total, tensors }
+        let sum = |tensors: &mut dyn Iterator<Item = &Tensor>| {
+            tensors.fold(0, |sum: u64, tensor| sum.saturating_add(tensor.bytes))
+        };
+        let total = sum(&mut tensors.iter());
+        let drafts = sum(&mut tensors.iter().filter(|tensor| only_guesses(&tensor.name)));
+        Self { total, drafts, tensors }
     }
+}
+
+/// Whether a tensor, or a part of a model, is only there to guess further tokens, by its name.
+pub fn only_guesses(name: &str) -> bool {
+    name.split('.').any(|part| part == "mtp")
 }
 
 /// The tensors in the header of one safetensors file; an error says what is wrong with it.

@@ -235,8 +235,7 @@ fn drafts_of_ones_own() {
         ("gpt-oss-120b", false),
     ];
     for (name, has) in cases {
-        assert_eq!(own_drafts(&shape(name), EngineKind::Vllm), has.then_some("mtp"), "{name}");
-        assert_eq!(own_drafts(&shape(name), EngineKind::Sglang), has.then_some("NEXTN"), "{name}");
+        assert_eq!(own_drafts(&shape(name)), has.then_some("mtp"), "{name}");
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::check::{self, Finding, Severity};
 use super::difference::differences;
-use super::{Plan, StageKind, bytes, group};
+use super::{Plan, StageKind, bytes, group, memory};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
 use crate::container::ImageContent;
 use crate::delivery::{Delivery, kept};
@@ -46,6 +46,7 @@ pub fn deploy(
 ) -> Result<Planned, Refused> {
     let mut findings = check::check(profile, facts);
     findings.extend(check::mtu(profile, facts));
+    findings.extend(memory::check(profile, facts));
     let recorded = running(&profile.name, facts).and_then(|number| release_numbered(number, facts));
     if let Some(release) = recorded.filter(|release| !same_nodes(&release.profile, profile)) {
         findings.push(check::other_nodes(&release, "would be left running there"));

@@ -1,9 +1,11 @@
 use proptest::prelude::*;
 
+use super::gpu::gpu;
 use super::*;
+use crate::cluster::facts::InterfaceAddress;
 
-const SPARK: &str = include_str!("../../tests/data/gather/spark.txt");
-const PLAIN: &str = include_str!("../../tests/data/gather/plain.txt");
+const SPARK: &str = include_str!("../../../tests/data/gather/spark.txt");
+const PLAIN: &str = include_str!("../../../tests/data/gather/plain.txt");
 
 /// Captured output, in which `␀` stands for NUL.
 fn read(text: &str) -> Result<Seen, String> {
@@ -73,6 +75,12 @@ fn a_plain_machine() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_read_is_a_fact() {
+    let text = SPARK.replace("model-problems ===\n", "model-problems ===\nfind: x: Permission denied\n");
+    assert_eq!(read(&text).unwrap().model.unwrap().unreadable, ["find: x: Permission denied"]);
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let check = |text: &str, wanted: &str| {
         let why = read(text).unwrap_err();
@@ -89,10 +97,6 @@ fn what_is_wrong_is_said() {
         "ss: not found",
     );
     check(&SPARK.replace("config.json", "con\nfig.json"), "has a line break in it");
-    check(
-        &SPARK.replace("model-problems ===\n", "model-problems ===\nfind: x: Permission denied\n"),
-        "the model's folder cannot be read in full: find: x: Permission denied",
-    );
 }
 
 #[test]
@@ -114,10 +118,11 @@ fn graphics_processors() {
 
 #[test]
 fn rdma_devices_are_found_either_way() {
-    let files = rdma("rocep1s0f0 enp1s0f0np0\nmlx5_2 enp1s0f0np0\n", "");
-    assert_eq!(files["enp1s0f0np0"].len(), 2);
-    let tool = rdma("", "rocep1s0f0 port 1 ==> enp1s0f0np0 (Up)\nnonsense\n");
+    let (devices, files) = rdma::devices("rocep1s0f0 enp1s0f0np0\nmlx5_2 enp1s0f0np0\n", "", "");
+    assert_eq!((files["enp1s0f0np0"].len(), devices.len()), (2, 2));
+    let (devices, tool) = rdma::devices("", "", "rocep1s0f0 port 1 ==> enp1s0f0np0 (Up)\nnonsense\n");
     assert_eq!(tool["enp1s0f0np0"].first().unwrap(), "rocep1s0f0");
+    assert_eq!(devices[0].name, "rocep1s0f0");
 }
 
 proptest! {
