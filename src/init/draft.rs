@@ -105,7 +105,7 @@ fn plain(seen: &Seen<'_>) -> Profile {
         },
         engine: Engine {
             kind,
-            launch: settings::launch(kind),
+            launch: None,
             tensor_parallel: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
             pipeline_parallel: 1,
             data_parallel: 1,

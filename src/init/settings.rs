@@ -6,9 +6,10 @@
 use serde::Serialize;
 
 use crate::cluster::facts::{ModelContent, NodeFacts};
-use crate::memory::{Asked, Budget, Memory, Verdict, budget, gib};
-use crate::model::{self, Shape, parsers, tensors::Weights};
-use crate::profile::{EngineKind, Profile};
+use crate::memory::{Asked, Budget, Memory, Verdict, budget, gib, seen};
+use crate::model::tensors::Weights;
+use crate::model::{Shape, parsers};
+use crate::profile::Profile;
 
 /// The engine's part of the profile, as far as the model decides it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -46,14 +47,11 @@ pub fn settings(
 ) -> Settings {
     let memory = memory(facts);
     let usual = memory.map(|memory| if memory.unified { UNIFIED } else { OWN });
-    let shape = match content.and_then(|content| content.config.as_deref()).map(model::config::read) {
-        Some(Ok(shape)) => shape,
+    let (shape, weights) = match content.and_then(seen::model) {
+        Some(Ok(model)) => model,
         Some(Err(error)) => {
-            return Settings {
-                memory_fraction: usual,
-                warnings: vec![error.to_string()],
-                ..Settings::default()
-            };
+            let warnings = vec![error.to_string()];
+            return Settings { memory_fraction: usual, warnings, ..Settings::default() };
         }
         None => return Settings { memory_fraction: usual, ..Settings::default() },
     };
@@ -65,7 +63,7 @@ pub fn settings(
         memory_fraction: usual,
         reasoning_parser: word(parsers.and_then(|parsers| parsers.reasoning)),
         tool_parser: word(parsers.and_then(|parsers| parsers.tools)),
-        drafts: word(parsers::own_drafts(&shape, kind)),
+        drafts: word(parsers::own_drafts(&shape)),
         parser_note: family.map(|family| format!("as models of the family {} write", family.name)),
         ..Settings::default()
     };
@@ -79,27 +77,17 @@ pub fn settings(
         ));
     }
     if let Some(memory) = memory {
-        let weights = content.map(weights).filter(|weights| weights.total > 0);
+        let weights = weights.filter(|weights| weights.total > 0);
         fit(profile, &shape, weights.as_ref(), memory, &mut settings);
     }
     settings
 }
 
-fn weights(content: &ModelContent) -> Weights {
-    let files: u64 = content.safetensors.iter().flat_map(|file| file.bytes_by_type.values()).sum();
-    let index = content.index.as_ref().and_then(|index| index.total_size);
-    Weights::of_bytes(if files > 0 { files } else { index.unwrap_or(0) })
-}
-
 /// The memory of the smallest node, with nothing of an engine on it; `None` where no node has a GPU.
 fn memory(facts: &[NodeFacts]) -> Option<Memory> {
-    let of_node = |node: &NodeFacts| {
-        let gpu = node.gpus.first()?;
-        let unified = gpu.memory_total.is_none();
-        let total = gpu.memory_total.unwrap_or(node.system.memory_total);
-        Some(Memory { total, free: None, reclaimable: None, unified })
-    };
-    facts.iter().filter_map(of_node).min_by_key(|memory| memory.total)
+    let all = facts.iter().filter_map(seen::memory);
+    let bare = all.map(|memory| Memory { free: None, reclaimable: None, ..memory });
+    bare.min_by_key(|memory| memory.total)
 }
 
 /// The longest context of which some requests fit, with the usual part of the memory, else with more of it.
@@ -156,13 +144,5 @@ fn fit(profile: &Profile, shape: &Shape, weights: Option<&Weights>, memory: Memo
                 if profile.cluster.nodes.len() == 1 { "" } else { "s" },
             ));
         }
-    }
-}
-
-/// The launch that suits an engine: SGLang has its own only.
-pub fn launch(kind: EngineKind) -> crate::profile::Launch {
-    match kind {
-        EngineKind::Vllm => crate::profile::Launch::Ray,
-        EngineKind::Sglang => crate::profile::Launch::Native,
     }
 }

@@ -6,7 +6,7 @@ use super::draft::{Draft, Seen, draft};
 use super::fabric::choose;
 use super::pick::{self, ImageChoice, ModelChoice};
 use super::test_nodes::{add_model, cluster, content, found, image, pair, serving};
-use super::{render, settings, survey, write};
+use super::{render, survey, write};
 use crate::cluster::facts::{FoundModel, ModelContent, ModelForm, NodeFacts};
 use crate::config;
 use crate::profile::EngineKind;
@@ -107,11 +107,7 @@ fn nothing_is_taken_of_several() {
     };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.yaml");
-    std::fs::write(
-        &file,
-        all.text.replace("kind: sglang", "kind: vllm").replace("launch: native", "launch: ray"),
-    )
-    .unwrap();
+    std::fs::write(&file, &all.text).unwrap();
     let loaded = config::load(&file, &config::Given { set: &[], environment: &environment }).unwrap();
     assert_eq!(loaded.profile.model.path, "/home/aurora/models/Qwen3-8B");
     // Without them the error names what is not chosen.
@@ -266,7 +262,6 @@ fn settings_that_fit() {
     let all = written(&facts, None, None, Some(&qwen()));
     assert_eq!(all.draft.profile.serve.port.get(), 30001);
     assert_eq!(all.draft.profile.engine.memory_fraction, Some(0.90));
-    assert_eq!(settings::launch(EngineKind::Sglang), crate::profile::Launch::Native);
 }
 
 #[test]

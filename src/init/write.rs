@@ -179,12 +179,8 @@ fn engine(text: &mut Text, seen: &Seen<'_>, draft: &Draft) {
     };
     let open = if seen.image.reference.is_none() { "  # vllm or sglang, as the image has" } else { "" };
     text.line(&format!("  kind: {kind}{open}"));
-    if draft.profile.cluster.nodes.len() > 1 {
-        let launch = match engine.launch {
-            Launch::Ray => "ray",
-            Launch::Native => "native",
-        };
-        text.line(&format!("  launch: {launch}"));
+    if draft.profile.cluster.nodes.len() > 1 && engine.launch() == Launch::Ray {
+        text.line("  # launch: native  # for an image without Ray; left out, the nodes are a Ray cluster");
     }
     text.line(&format!("  tensor_parallel: {}  # one GPU a node", engine.tensor_parallel));
     for warning in &settings.warnings {
