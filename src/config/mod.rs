@@ -8,6 +8,7 @@
 //!
 //! Left out: looking for files; reading the environment, which the caller lends; fetching secrets.
 
+mod anchor;
 mod effective;
 mod extend;
 mod fit;
@@ -73,7 +74,11 @@ fn read(name: &str, text: &str, given: &Given<'_>) -> Result<Loaded, ConfigError
     }
     variables::substitute(&mut tree, &mut Vec::new(), given.environment, &mut known.mistakes);
     match fit::fit(&tree, known) {
-        Ok(profile) => Ok(Loaded { profile, places: Places { sources, tree } }),
+        Ok(mut profile) => {
+            let places = Places { sources, tree };
+            anchor::anchor(&mut profile, &places);
+            Ok(Loaded { profile, places })
+        }
         Err(mistakes) => Err(ConfigError::new(sources, mistakes)),
     }
 }
