@@ -29,7 +29,7 @@ mod write;
 
 use std::path::Path;
 
-pub use effective::{document, yaml};
+pub use effective::{document, single, yaml};
 pub use places::{Loaded, Origin, Places};
 pub use report::{ConfigError, Mistake};
 pub use schema::schema;

@@ -101,10 +101,13 @@ pub struct Node {
     pub fabric: Ipv4Addr,
 }
 
+/// The `host` that is the machine that sparkctl runs on.
+pub const LOCAL: &str = "local";
+
 impl Node {
     /// Whether the node is the machine that sparkctl runs on.
     pub fn is_local(&self) -> bool {
-        self.host == "local"
+        self.host == LOCAL
     }
 }
 
