@@ -8,6 +8,7 @@
 //!
 //! Left out: looking for files; reading the environment, which the caller lends; fetching secrets.
 
+mod anchor;
 mod effective;
 mod extend;
 mod fit;
@@ -28,7 +29,7 @@ mod write;
 
 use std::path::Path;
 
-pub use effective::{document, yaml};
+pub use effective::{document, single, yaml};
 pub use places::{Loaded, Origin, Places};
 pub use report::{ConfigError, Mistake};
 pub use schema::schema;
@@ -76,7 +77,11 @@ fn read(name: &str, text: &str, given: &Given<'_>) -> Result<Loaded, ConfigError
     variables::substitute(&mut tree, &mut Vec::new(), given.environment, &mut known.mistakes);
     local::paths(&mut tree, &mut Vec::new(), &folders);
     match fit::fit(&tree, known) {
-        Ok(profile) => Ok(Loaded { profile, places: Places { sources, tree } }),
+        Ok(mut profile) => {
+            let places = Places { sources, tree };
+            anchor::anchor(&mut profile, &places);
+            Ok(Loaded { profile, places })
+        }
         Err(mistakes) => Err(ConfigError::new(sources, mistakes)),
     }
 }

@@ -55,7 +55,7 @@ impl Finding {
     }
 
     /// Something that a person should know.
-    pub(super) fn warning(id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
+    pub(crate) fn warning(id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
         Self::new(Severity::Warning, id, node, message, hint)
     }
 
