@@ -9,6 +9,7 @@ mod model;
 mod network;
 mod rdma;
 mod release;
+pub mod served;
 mod sshd;
 mod toolkit;
 
