@@ -28,7 +28,9 @@ fn run(state: &std::path::Path, args: &[&str]) -> Said {
 #[test]
 fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
-    for command in ["plan", "deploy", "status", "rollback", "releases", "stop", "logs"] {
+    let commands =
+        ["plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "config", "schema"];
+    for command in commands {
         let said = run(state.path(), &[command, "--help"]);
         assert_eq!(said.code, Some(0), "{command}");
         assert!(said.stdout.contains("Example") && said.stdout.contains("  sparkctl "), "{}", said.stdout);
@@ -93,6 +95,79 @@ fn what_is_known_is_named() {
         said.stderr
     );
     assert!(run(state.path(), &["stop", "three"]).stderr.contains("known are: one, two"));
+}
+
+/// One file over another, a variable, and what is set: each is told with its place, and shown as it is in the end.
+#[test]
+fn the_effective_profile() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml");
+    let child = folder.path().join("child.yaml");
+    let text =
+        format!("extends: {base}\nname: ${{CHILD}}\nengine:\n  env: {{ HF_TOKEN: {{ env: CHILD }} }}\n");
+    std::fs::write(&child, text).expect("it is written");
+    let child = child.display().to_string();
+    let set = "cluster.nodes[spark2].fabric=192.168.200.14";
+    let config = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sparkctl"))
+            .args([&["config", &child, "--set", set], args].concat())
+            .env("CHILD", "grown")
+            .output()
+            .expect("sparkctl starts");
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).expect("text"),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, shown, said) = config(&["--origins"]);
+    assert_eq!(code, Some(0), "{said}");
+    for (begin, end) in [
+        ("name: grown ", format!("# ${{CHILD}}, {child}:2")),
+        ("      fabric: 192.168.200.14 ", "# --set".to_owned()),
+        ("  memory_fraction: 0.8 ", format!("# {base}:19")),
+        ("  data_parallel: 1 ", "# default".to_owned()),
+        // A secret stands there as where it comes from.
+        ("      env: CHILD ", format!("# {child}:4")),
+    ] {
+        assert!(
+            shown.lines().any(|line| line.starts_with(begin) && line.ends_with(&end)),
+            "{begin}{end}\n{shown}"
+        );
+    }
+    // What is shown is a profile, and the same one.
+    let again = folder.path().join("again.yaml");
+    std::fs::write(&again, &shown).expect("it is written");
+    let json = |args: &[&str]| {
+        let said = run(folder.path(), args);
+        let document: Value = serde_json::from_str(&said.stdout).expect("a document");
+        assert_eq!(document["format"], 1);
+        document["profile"].clone()
+    };
+    let (_, document, _) = config(&["--output", "json"]);
+    let document: Value = serde_json::from_str(&document).expect("a document");
+    assert_eq!(json(&["config", &again.display().to_string(), "--output", "json"]), document["profile"]);
+
+    for command in ["plan", "deploy", "config"] {
+        let said = run(folder.path(), &[command, base, "--set", "engine.memory=x", "--set", "serve.port=0"]);
+        assert_eq!(said.code, Some(2), "{command}");
+        let told = "  | serve.port=0\n  |            ^";
+        assert!(
+            said.stderr.contains(told) && said.stderr.contains("did you mean `memory_fraction`?"),
+            "{}",
+            said.stderr
+        );
+    }
+}
+
+#[test]
+fn the_schema_is_json() {
+    let said = run(std::path::Path::new("/nowhere"), &["schema"]);
+    let schema: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!(
+        (said.code, &schema["$schema"]),
+        (Some(0), &Value::from("https://json-schema.org/draft/2020-12/schema"))
+    );
 }
 
 /// Where the record of a run cannot be kept, nothing is begun.

@@ -3,12 +3,14 @@
 mod change;
 mod config;
 mod fit;
+mod init;
 mod known;
 mod logs;
 mod plan;
 mod releases;
 mod schema;
 mod session;
+mod ssh_hosts;
 mod status;
 
 use std::path::PathBuf;
@@ -55,6 +57,7 @@ enum Output {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::InitArgs),
     Plan(plan::PlanArgs),
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
@@ -97,6 +100,7 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
+        Command::Init(args) => init::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
