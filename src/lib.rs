@@ -19,6 +19,7 @@ pub mod error;
 pub mod event;
 pub mod execute;
 pub mod host;
+pub mod import;
 pub mod operation;
 pub mod plan;
 pub mod profile;

@@ -1,6 +1,7 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
 mod change;
+mod import;
 mod known;
 mod logs;
 mod plan;
@@ -60,6 +61,7 @@ enum Command {
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
     Logs(logs::LogsArgs),
+    Import(import::ImportArgs),
 }
 
 /// Runs the command line of this process.
@@ -99,6 +101,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
+        Command::Import(args) => import::run(args, global),
     }
 }
 

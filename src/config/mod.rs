@@ -8,6 +8,7 @@
 //!
 //! Left out: looking for files; values from the environment; one file that extends another.
 
+pub mod any;
 mod report;
 mod scalar;
 mod syntax;

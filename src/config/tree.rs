@@ -259,8 +259,11 @@ impl Builder<'_> {
             Some(Open { node: Node { value: Value::Map(map), .. }, key, .. }) => {
                 if let Some((name, place)) = key.take() {
                     node.key = Some(place);
-                    match map.iter().find(|(key, _)| *key == name).and_then(|(_, first)| first.key) {
-                        Some(first) => self.wrong.push(twice(&path, &name, first, place)),
+                    match map.iter_mut().find(|(key, _)| *key == name) {
+                        Some((_, there)) => {
+                            self.wrong.push(twice(&path, &name, there.key.unwrap_or(place), place));
+                            *there = node.clone();
+                        }
                         None => map.push((name, node.clone())),
                     }
                 }

@@ -1,0 +1,1 @@
+//! Small recipes, and what becomes of them.

@@ -1,0 +1,76 @@
+//! How many nodes a recipe needs, and how its engine spreads over them.
+
+use crate::profile::{EngineKind, Launch};
+
+use super::draft::Draft;
+use super::recipe::{Format, Recipe};
+use super::report::Report;
+
+/// Ranks along each axis, one GPU each, and the launch.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Topology {
+    pub(super) tensor: u32,
+    pub(super) pipeline: u32,
+    pub(super) data: u32,
+    pub(super) launch: Launch,
+}
+
+impl Topology {
+    pub(super) fn nodes(&self) -> u32 {
+        self.tensor.saturating_mul(self.pipeline).saturating_mul(self.data)
+    }
+}
+
+pub(super) fn choose(kind: EngineKind, recipe: &Recipe, draft: &Draft, report: &mut Report) -> Topology {
+    // sparkrun counts nodes by its defaults, whether the command uses them or not.
+    let default = |key| match recipe.format {
+        Format::Sparkrun => recipe.default(key).and_then(|value| value.text.parse().ok()).filter(|n| *n > 0),
+        Format::SparkVllmDocker => None,
+    };
+    let mut topology = Topology {
+        tensor: draft.tensor.or_else(|| default("tensor_parallel")).unwrap_or(1),
+        pipeline: draft.pipeline.or_else(|| default("pipeline_parallel")).unwrap_or(1),
+        data: draft
+            .data
+            .or_else(|| default("data_parallel").filter(|_| kind == EngineKind::Vllm))
+            .unwrap_or(1),
+        launch: Launch::default(),
+    };
+    let asked = topology.nodes();
+    let (least, most) = (recipe.min_nodes.unwrap_or(1), recipe.max_nodes.unwrap_or(u32::MAX));
+    let fit = asked.max(least).min(most);
+    if fit != asked {
+        let others = topology.pipeline.saturating_mul(topology.data);
+        if fit % others == 0 {
+            topology.tensor = fit / others;
+        } else {
+            (topology.tensor, topology.pipeline, topology.data) = (fit, 1, 1);
+        }
+        let (is, word) = if asked > fit { ("at most", "cut") } else { ("at least", "raised") };
+        let nodes = if fit == 1 { "node" } else { "nodes" };
+        report.ask(format!(
+            "the recipe spreads over {asked} and is for {is} {fit} {nodes}: `engine.tensor_parallel` was {word} to {}",
+            topology.tensor
+        ));
+    }
+    topology.launch = launch(kind, recipe, draft, topology.nodes(), report);
+    topology
+}
+
+fn launch(kind: EngineKind, recipe: &Recipe, draft: &Draft, nodes: u32, report: &mut Report) -> Launch {
+    let runtime = recipe.runtime.as_ref().map_or("", |runtime| &runtime.text);
+    let backend = draft.backend.as_ref().or_else(|| recipe.default("distributed_executor_backend"));
+    if let Some(backend) = &draft.backend {
+        let what = format!("--distributed-executor-backend {}", backend.text);
+        report.spare(backend.line, what, "`engine.launch` says how ranks find each other");
+    }
+    match (kind, backend.map(|backend| backend.text.as_str())) {
+        (EngineKind::Sglang, _) => Launch::Native,
+        (EngineKind::Vllm, _) if nodes == 1 => Launch::default(),
+        (EngineKind::Vllm, Some("ray")) => Launch::Ray,
+        (EngineKind::Vllm, None) if ["vllm-ray", "eugr-vllm", "eugr-vllm-ray"].contains(&runtime) => {
+            Launch::Ray
+        }
+        (EngineKind::Vllm, _) => Launch::Native,
+    }
+}
