@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sparkctl::config;
+use sparkctl::delivery::Delivery;
 use sparkctl::event::{Events, RunOutcome};
 use sparkctl::execute::{Cancel, Hosts};
 use sparkctl::host::fake::Behaviour;
@@ -52,7 +53,7 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
         cancel: &cancel,
         reconnect: &hosts,
     };
-    let outcome = operation.deploy().await;
+    let outcome = operation.deploy(&Delivery::default()).await;
     drop(events);
     reporting.await?;
 
@@ -66,7 +67,7 @@ async fn show_plan(
     operator: &Operator,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let facts = operation::look(profile, hosts).await.map_err(|errors| errors[0].to_string())?;
-    let planned = planner::deploy(profile, &facts, operator)?;
+    let planned = planner::deploy(profile, &Delivery::default(), &facts, operator)?;
     writeln!(std::io::stdout(), "{}", render::text(&planned.plan, false))?;
     Ok(())
 }

@@ -13,6 +13,7 @@ pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod container;
+pub mod delivery;
 pub mod diagnose;
 pub mod engine;
 pub mod error;

@@ -11,8 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use crate::cluster::facts::NodeFacts;
+use crate::cluster::facts::{Depth, DockerFacts, NodeFacts};
 use crate::cluster::gather;
+use crate::delivery::{Delivery, store as kept};
 use crate::diagnose::Diagnosis;
 use crate::error::{chain, in_full};
 use crate::event::{Event, Events, Failure, RunOutcome};
@@ -63,13 +64,14 @@ pub enum Target {
     Number(ReleaseNumber),
 }
 
-/// Looks at all nodes at once; facts in the order of the profile's nodes.
+/// Looks at all nodes at once, for a plan; facts in the order of the profile's nodes. A Docker Engine
+/// that cannot be used is an error here: what runs is not known then.
 pub async fn look(profile: &Profile, hosts: &Hosts) -> Result<Vec<NodeFacts>, Vec<HostError>> {
-    let request = gather::Request::of(profile);
+    let request = gather::Request::of(profile, Depth::Plan);
     let all = profile.cluster.nodes.iter().map(|node| gather::gather(hosts[&node.name].as_ref(), &request));
     let (mut facts, mut errors) = (Vec::new(), Vec::new());
     for result in join_all(all).await {
-        match result {
+        match result.and_then(with_docker) {
             Ok(seen) => facts.push(seen),
             Err(error) => errors.push(error),
         }
@@ -77,12 +79,51 @@ pub async fn look(profile: &Profile, hosts: &Hosts) -> Result<Vec<NodeFacts>, Ve
     if errors.is_empty() { Ok(facts) } else { Err(errors) }
 }
 
+/// The same facts, or the error that the node's Docker Engine cannot be used.
+pub fn with_docker(facts: NodeFacts) -> Result<NodeFacts, HostError> {
+    match &facts.docker {
+        DockerFacts::Running(_) => Ok(facts),
+        DockerFacts::Unusable(why) => {
+            Err(HostError::DockerAbsent { node: facts.node.clone(), why: why.clone() })
+        }
+    }
+}
+
+/// Notes in the facts which of the secrets that are to be delivered lie on the nodes already.
+pub async fn compare(
+    profile: &Profile,
+    delivery: &Delivery,
+    hosts: &Hosts,
+    facts: &mut [NodeFacts],
+) -> Result<(), Vec<HostError>> {
+    if delivery.secrets.is_empty() {
+        return Ok(());
+    }
+    let all = facts
+        .iter()
+        .map(|facts| kept::compare(hosts[&facts.node].as_ref(), &profile.name, &delivery.secrets));
+    let mut errors = Vec::new();
+    for (result, facts) in join_all(all).await.into_iter().zip(facts) {
+        match result {
+            Ok(same) => {
+                for (file, values) in &mut facts.kept.secrets {
+                    for (name, is_same) in values {
+                        *is_same = Some(same.iter().any(|(f, n)| f == file && n == name));
+                    }
+                }
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
 impl Operation<'_> {
     /// Makes the profile's group the one that serves. The outcome is told as the last event, too.
-    pub async fn deploy(&self) -> RunOutcome {
-        let outcome = match self.begin("deploy").await {
+    pub async fn deploy(&self, delivery: &Delivery) -> RunOutcome {
+        let outcome = match self.begin("deploy", delivery).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match planner::deploy(self.profile, &facts, self.operator) {
+            Ok((_lock, facts)) => match planner::deploy(self.profile, delivery, &facts, self.operator) {
                 Err(Refused(findings)) => RunOutcome::Refused { findings },
                 Ok(planned) => self.carry_out(planned, &facts).await,
             },
@@ -92,7 +133,7 @@ impl Operation<'_> {
 
     /// Makes an earlier release's group the one that serves.
     pub async fn rollback(&self, target: Target) -> RunOutcome {
-        let outcome = match self.begin("rollback").await {
+        let outcome = match self.begin("rollback", &Delivery::default()).await {
             Err(outcome) => outcome,
             Ok((_lock, facts)) => match self.find(target, &facts) {
                 Err(finding) => RunOutcome::Refused { findings: vec![finding] },
@@ -107,7 +148,7 @@ impl Operation<'_> {
 
     /// Ends every container of the deployment; the logs are kept.
     pub async fn stop(&self) -> RunOutcome {
-        let outcome = match self.begin("stop").await {
+        let outcome = match self.begin("stop", &Delivery::default()).await {
             Err(outcome) => outcome,
             Ok((_lock, facts)) => {
                 let plan = planner::stop(&self.profile.name, &facts);
@@ -126,22 +167,28 @@ impl Operation<'_> {
     }
 
     /// Lock and look, unless the wish to end comes first.
-    async fn begin(&self, command: &str) -> Result<(Lock, Vec<NodeFacts>), RunOutcome> {
+    async fn begin(&self, command: &str, delivery: &Delivery) -> Result<(Lock, Vec<NodeFacts>), RunOutcome> {
         tokio::select! {
             biased;
             () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
-            begun = self.lock_and_look(command) => begun,
+            begun = self.lock_and_look(command, delivery) => begun,
         }
     }
 
-    async fn lock_and_look(&self, command: &str) -> Result<(Lock, Vec<NodeFacts>), RunOutcome> {
+    async fn lock_and_look(
+        &self,
+        command: &str,
+        delivery: &Delivery,
+    ) -> Result<(Lock, Vec<NodeFacts>), RunOutcome> {
         let lock = self.lock(command).await;
         let lock = lock.map_err(|error| match error {
             LockError::Held { holder, .. } => RunOutcome::Locked { holder },
             LockError::Host(error) => unreachable_outcome(&[error], "nothing was changed"),
         })?;
         let facts = look(self.profile, self.hosts).await;
-        let facts = facts.map_err(|errors| unreachable_outcome(&errors, "nothing was changed"))?;
+        let unreachable = |errors: Vec<HostError>| unreachable_outcome(&errors, "nothing was changed");
+        let mut facts = facts.map_err(unreachable)?;
+        compare(self.profile, delivery, self.hosts, &mut facts).await.map_err(unreachable)?;
         Ok((lock, facts))
     }
 

@@ -11,12 +11,13 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cluster::facts::{Container, ContainerState, Gpu, NodeFacts};
+use crate::cluster::facts::{Container, ContainerState, Depth, Gpu, NodeFacts};
 use crate::cluster::gather;
 use crate::container::container_name;
 use crate::error::Exit;
 use crate::execute::{Hosts, readiness};
 use crate::host::{Host, HostError, Script};
+use crate::operation;
 use crate::plan::{Endpoint, planner};
 use crate::profile::{Node, NodeName, Profile};
 use crate::release::{Outcome, ReleaseNumber};
@@ -113,10 +114,13 @@ impl Status {
 
 /// Asks every node, the endpoint and Ray. `unreachable` are the nodes that could not be connected to.
 pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, String)]) -> Status {
-    let request = gather::Request::of(profile);
+    let request = gather::Request::of(profile, Depth::Status);
     let looks = profile.cluster.nodes.iter().map(|node| async {
         let seen = match hosts.get(&node.name) {
-            Some(host) => gather::gather(host.as_ref(), &request).await.map_err(|error| reason(&error)),
+            Some(host) => gather::gather(host.as_ref(), &request)
+                .await
+                .and_then(operation::with_docker)
+                .map_err(|error| reason(&error)),
             None => Err(unreachable
                 .iter()
                 .find(|(name, _)| name == &node.name)
@@ -312,11 +316,11 @@ fn judge(
 
 /// Which nodes do not answer this one over the fabric.
 fn fabric_problems(node: &Node, facts: &NodeFacts) -> Vec<Problem> {
-    let problem = |lost: &Ipv4Addr| Problem {
+    let problem = |lost: Ipv4Addr| Problem {
         message: format!("{lost} does not answer {} over the fabric", node.name),
         hint: Some("check the cable and `ip link` at both ends of the fabric".to_owned()),
     };
-    facts.lost_peers.iter().map(problem).collect()
+    facts.lost_peers().map(problem).collect()
 }
 
 /// What is wrong with the container of a rank whose node was asked.

@@ -103,10 +103,10 @@ async fn room_is_counted_with_what_a_cut_transfer_left() {
         m.folders.insert(SEED_MODEL.to_owned(), left(100_000_000_000));
     });
     let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
-    planner::deploy(&desk.profile, &facts, &operator()).unwrap();
+    planner::deploy(&desk.profile, &desk.delivery, &facts, &operator()).unwrap();
     desk.cluster.machine("spark2", |m| drop(m.folders.insert(SEED_MODEL.to_owned(), left(80_000_000_000))));
     let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
-    let refused = planner::deploy(&desk.profile, &facts, &operator()).unwrap_err();
+    let refused = planner::deploy(&desk.profile, &desk.delivery, &facts, &operator()).unwrap_err();
     assert_eq!(refused.0[0].id, "disk-model");
 }
 
@@ -152,6 +152,6 @@ async fn after_each_command_nothing_is_left_to_do() {
 async fn the_same_facts_give_the_same_plan() {
     let desk = Desk::seed();
     let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
-    let plan = || planner::deploy(&seed_profile(), &facts, &operator()).unwrap().plan;
+    let plan = || planner::deploy(&seed_profile(), &desk.delivery, &facts, &operator()).unwrap().plan;
     assert_eq!(plan(), plan());
 }

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Global, Output, known, session};
+use crate::delivery::Delivery;
 use crate::error::{CommandError, Exit, in_full};
 use crate::event::{Event, Events, RunOutcome};
 use crate::execute::{Cancel, Hosts};
@@ -48,7 +49,7 @@ pub struct StopArgs {
 }
 
 enum What {
-    Deploy,
+    Deploy(Delivery),
     Rollback(Target),
     Stop,
 }
@@ -56,7 +57,8 @@ enum What {
 /// `sparkctl deploy`.
 pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::load(&args.profile)?;
-    run(&profile, "deploy", What::Deploy, global).await
+    let delivery = known::read(&profile).await?;
+    run(&profile, "deploy", What::Deploy(delivery), global).await
 }
 
 /// `sparkctl rollback`.
@@ -144,7 +146,7 @@ async fn operate(
     let reconnect = &Again { profile, global };
     let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect };
     match what {
-        What::Deploy => operation.deploy().await,
+        What::Deploy(delivery) => operation.deploy(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
     }

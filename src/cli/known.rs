@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::change::usage;
 use crate::config;
+use crate::delivery::{self, Delivery};
 use crate::error::{CommandError, Exit};
 use crate::event::{Event, RunOutcome};
 use crate::profile::Profile;
@@ -80,7 +81,7 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
         Some(name) => {
             let known = names(&state);
             if known.iter().any(|known| known == name) {
-                return read(&state, name);
+                return remembered(&state, name);
             }
             let error = usage(&format!("no deployment `{name}` is known on this machine"));
             Err(if known.is_empty() {
@@ -92,7 +93,7 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
         }
         None => match names(&state).as_slice() {
             [] => Err(usage("no deployment is known on this machine").hint("name the profile's file")),
-            [only] => read(&state, only),
+            [only] => remembered(&state, only),
             several => Err(usage("several deployments are known on this machine")
                 .hint(format!("name one of: {}", several.join(", ")))),
         },
@@ -107,6 +108,15 @@ pub fn load(file: &Path) -> Result<Profile, CommandError> {
     config::load(file).map_err(wrong)
 }
 
+/// Reads the profile's files and fetches its secrets; everything that is wrong with them is one error.
+pub async fn read(profile: &Profile) -> Result<Delivery, CommandError> {
+    delivery::read::read(profile).await.map_err(|problems| {
+        let told = problems.iter().map(|problem| format!("error: {}: {}", problem.path, problem.message));
+        let error = CommandError::new(Exit::Usage, told.collect::<Vec<_>>().join("\n"));
+        problems.iter().filter_map(|problem| problem.hint.clone()).fold(error, CommandError::hint)
+    })
+}
+
 fn names(state: &Path) -> Vec<String> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let with_profile = entries.filter(|entry| entry.path().join("profile.json").is_file());
@@ -115,7 +125,7 @@ fn names(state: &Path) -> Vec<String> {
     names
 }
 
-fn read(state: &Path, name: &str) -> Result<Profile, CommandError> {
+fn remembered(state: &Path, name: &str) -> Result<Profile, CommandError> {
     let file = state.join(name).join("profile.json");
     let text = fs::read_to_string(&file).map_err(|error| error.to_string());
     text.and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string())).map_err(|error| {

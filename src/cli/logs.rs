@@ -5,6 +5,8 @@ use tokio::sync::mpsc;
 
 use super::{Global, Output, known, print, session};
 use crate::container::container_name;
+use crate::delivery::redact::Redactor;
+use crate::delivery::store::redactor;
 use crate::error::{CommandError, Exit};
 use crate::operation;
 use crate::release::{ReleaseNumber, store};
@@ -55,6 +57,7 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
     for (rank, node) in (0..).zip(&profile.cluster.nodes) {
         let host = hosts[&node.name].as_ref();
         let label = format!("{} {rank}", node.name);
+        let redactor = redactor(host, &profile.name).await.map_err(failed)?;
         if let Some(number) = release {
             let logs = store::read_logs(host, &profile.name, number).await.map_err(failed)?;
             for (_, text) in logs.into_iter().filter(|(of, _)| *of == rank) {
@@ -71,11 +74,11 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
         }
         let mut log = host.container_log(&name, args.tail, args.follow).await.map_err(failed)?;
         if args.follow {
-            following.push((label, log));
+            following.push((label, redactor, log));
             continue;
         }
         while let Some(line) = log.recv().await {
-            merged.push((label.clone(), line));
+            merged.push((label.clone(), redactor.redact(&line).into_owned()));
         }
     }
     // Every line begins with Docker's time stamp, so text sorts by time.
@@ -97,12 +100,13 @@ fn stamp(line: &str) -> &str {
 }
 
 /// Prints lines as they come, until every container has ended.
-async fn follow(logs: Vec<(String, mpsc::Receiver<String>)>, shown: impl Fn(&str, &str)) {
+async fn follow(logs: Vec<(String, Redactor, mpsc::Receiver<String>)>, shown: impl Fn(&str, &str)) {
     let (sender, mut lines) = mpsc::channel(256);
-    for (label, mut log) in logs {
+    for (label, redactor, mut log) in logs {
         let sender = sender.clone();
         tokio::spawn(async move {
             while let Some(line) = log.recv().await {
+                let line = redactor.redact(&line).into_owned();
                 if sender.send((label.clone(), line)).await.is_err() {
                     return;
                 }

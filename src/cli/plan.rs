@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{Global, Output, change, known, print, session};
 use crate::error::{CommandError, Exit};
+use crate::operation;
 use crate::plan::{planner, render};
 use crate::report::{json, terminal};
 
@@ -23,8 +24,12 @@ pub struct PlanArgs {
 /// `sparkctl plan`.
 pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::load(&args.profile)?;
-    let facts = session::look(&profile, global).await?;
-    let planned = planner::deploy(&profile, &facts, &change::operator()).map_err(|refused| {
+    let delivery = known::read(&profile).await?;
+    let hosts = session::connect_all(&profile, global).await?;
+    let unreachable = |errors: Vec<_>| session::unreachable(&errors);
+    let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
+    operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
+    let planned = planner::deploy(&profile, &delivery, &facts, &change::operator()).map_err(|refused| {
         let lines = terminal::finding_lines(&refused.0).join("\n");
         CommandError::new(Exit::Refused, lines).details(&refused.0)
     })?;

@@ -1,57 +1,182 @@
 //! Facts: what was seen on a node at one moment. Plain data, always possibly stale, never intent.
 //! Pure: `gather` fills it, `parse` reads command output into it.
+//!
+//! What could not be had is `None` (or [`Docker::Unusable`], [`Smi::Absent`], ...), and [`NodeFacts::gaps`]
+//! says why; an empty list means that there is none. What was not asked is absent, too:
+//! [`NodeFacts::depth`] says how much was asked.
+
+mod docker;
+mod gpu;
+mod machine;
+mod model;
+mod network;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::container::ImageContent;
+use crate::delivery::kept::KeptFacts;
 use crate::profile::{DeploymentName, NodeName};
 use crate::release::{Release, ReleaseNumber};
 
+pub use docker::{
+    Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore,
+    NoDocker, Ours,
+};
+pub use gpu::{Gpu, GpuProcess, Nvidia, Smi};
+pub use machine::{Clock, Cpu, Limit, Process, Sshd, System, User};
+pub use model::{
+    Disk, ForeignFile, FoundModel, ModelContent, ModelFile, ModelFolder, ModelForm, ModelScan, Safetensors,
+    ShardIndex,
+};
+pub use network::{
+    Gid, GidKind, Interface, InterfaceAddress, InterfaceKind, Listener, Peer, RdmaDevice, RdmaPort, Route,
+};
+
+/// How much is asked of a node; each asks all that the one before it asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// What changes by the minute: memory, addresses, GPUs, containers, releases. Asked often.
+    Status,
+    /// And what a plan needs: images, the model's folder and its contents, disks, ports, tools.
+    Plan,
+    /// And what else can be wrong with a machine: user, clock, routes, RDMA ports, driver, sshd.
+    Check,
+}
+
 /// All that was seen on one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NodeFacts {
     /// The node, as the profile calls it.
     pub node: NodeName,
+    /// How much was asked.
+    pub depth: Depth,
+    /// Milliseconds that gathering took, from the question to the last answer.
+    pub took_ms: u64,
+    /// What was asked and could not be had, and why.
+    #[serde(default)]
+    pub gaps: Vec<Gap>,
     /// Operating system, processor, kernel, memory.
     pub system: System,
-    /// Network interfaces with IPv4 addresses.
+    /// The node's clock against this machine's; `None` where the node's `date` knows no fractions.
+    pub clock: Option<Clock>,
+    /// The user that sparkctl logs in as.
+    #[serde(default)]
+    pub user: User,
+    /// Network interfaces, also those without addresses.
     pub interfaces: Vec<Interface>,
-    /// NVIDIA GPUs; empty where there are none or `nvidia-smi` is absent.
+    /// IPv4 routes of the main table.
+    pub routes: Option<Vec<Route>>,
+    /// The addresses of the fabric that were asked for, as reached from this node.
+    #[serde(default)]
+    pub peers: Vec<Peer>,
+    /// RoCE and InfiniBand devices; [`Interface::rdma`] has their names by interface.
+    #[serde(default)]
+    pub rdma_devices: Vec<RdmaDevice>,
+    /// NVIDIA GPUs; empty where there are none or `nvidia-smi` did not tell ([`NodeFacts::nvidia`]).
     pub gpus: Vec<Gpu>,
+    /// NVIDIA's driver and tool.
+    #[serde(default)]
+    pub nvidia: Nvidia,
     /// Whether `/dev/infiniband` exists.
     pub infiniband: bool,
     /// TCP ports in state LISTEN.
     pub listeners: Vec<Listener>,
-    /// Addresses of the fabric that do not answer from this node.
-    pub lost_peers: Vec<Ipv4Addr>,
+    /// Processes that look like an engine (vLLM, SGLang, Ray, Ollama, llama.cpp, TensorRT-LLM), in containers or not.
+    pub processes: Option<Vec<Process>>,
     /// The model's folder; `None` where it does not exist.
     pub model: Option<ModelFolder>,
     /// Free and total bytes of the file system that holds the model's folder, or would.
     pub model_disk: Option<Disk>,
+    /// Models in the usual places; `None` where no scan was asked for.
+    pub models: Option<ModelScan>,
     /// Tools that sparkctl runs on nodes and their versions: `rsync`, `python3`; absent ones are missing.
     pub tools: BTreeMap<String, String>,
-    /// The Docker Engine.
-    pub docker: Docker,
-    /// All images of the engine.
+    /// The Docker Engine, or why it cannot be used.
+    pub docker: DockerFacts,
+    /// NVIDIA's container toolkit; `None` where `nvidia-ctk` is absent.
+    pub toolkit: Option<ContainerToolkit>,
+    /// All images of the engine; empty where it cannot be used, and at depth `status`.
     pub images: Vec<Image>,
-    /// All containers of the engine, running or not.
+    /// All containers of the engine, running or not; empty where it cannot be used.
     pub containers: Vec<Container>,
+    /// What sshd is configured for.
+    pub sshd: Option<Sshd>,
     /// Records of this deployment's releases that lie on the node, oldest first.
     pub releases: Vec<Release>,
     /// Records that could not be read (file name and why): told, never rewritten.
     pub unreadable_releases: Vec<String>,
     /// The highest release number seen on the node, readable or not.
     pub highest_release: Option<ReleaseNumber>,
+    /// Placed files and secrets of this deployment that lie on the node.
+    #[serde(default)]
+    pub kept: KeptFacts,
+}
+
+/// Something that was asked and could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gap {
+    /// What was asked: `nvidia-smi`, `docker-disk`, `routes`.
+    pub what: String,
+    pub why: Missing,
+}
+
+/// Why something could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Missing {
+    /// The command that tells it is not installed.
+    NoCommand,
+    /// It gave no answer within these seconds, and was ended.
+    TimedOut(u64),
+    /// What it said instead.
+    Failed(String),
 }
 
 impl NodeFacts {
     /// The interface that has `address`.
     pub fn interface_of(&self, address: Ipv4Addr) -> Option<&Interface> {
         self.interfaces.iter().find(|interface| interface.addresses.iter().any(|a| a.address == address))
+    }
+
+    /// An interface by its name.
+    pub fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.iter().find(|interface| interface.name == name)
+    }
+
+    /// A RoCE or InfiniBand device by its name.
+    pub fn rdma_device(&self, name: &str) -> Option<&RdmaDevice> {
+        self.rdma_devices.iter().find(|device| device.name == name)
+    }
+
+    /// Addresses of the fabric that do not answer from this node.
+    pub fn lost_peers(&self) -> impl Iterator<Item = Ipv4Addr> {
+        self.peers.iter().filter(|peer| !peer.answers).map(|peer| peer.address)
+    }
+
+    /// Default routes, the preferred one first; none where there is no way out, or routes are not known.
+    pub fn default_routes(&self) -> Vec<&Route> {
+        let mut routes: Vec<_> = self.routes.iter().flatten().filter(|route| route.is_default()).collect();
+        routes.sort_by_key(|route| route.metric);
+        routes
+    }
+
+    /// The Docker Engine, where it can be used.
+    pub fn engine(&self) -> Option<&Docker> {
+        match &self.docker {
+            DockerFacts::Running(docker) => Some(docker),
+            DockerFacts::Unusable(_) => None,
+        }
+    }
+
+    /// Why something could not be had; `None` where it was had, or not asked.
+    pub fn gap(&self, what: &str) -> Option<&Missing> {
+        self.gaps.iter().find(|gap| gap.what == what).map(|gap| &gap.why)
     }
 
     /// The containers that sparkctl made for `deployment`.
@@ -84,186 +209,4 @@ impl NodeFacts {
         };
         self.images.iter().find(|image| image.references.iter().any(same))
     }
-}
-
-/// Operating system, processor, kernel, memory.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct System {
-    /// Host name.
-    pub hostname: String,
-    /// `PRETTY_NAME` of os-release.
-    pub os: String,
-    /// As `uname -m` says: `x86_64`, `aarch64`.
-    pub architecture: String,
-    /// As `uname -r` says.
-    pub kernel: String,
-    /// The kernel's id of this boot.
-    pub boot_id: String,
-    /// Home folder of the user that sparkctl logs in as.
-    pub home: String,
-    /// Bytes of memory: `MemTotal`.
-    pub memory_total: u64,
-    /// Bytes of memory: `MemAvailable`.
-    pub memory_available: u64,
-}
-
-/// A network interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Interface {
-    /// The kernel's name, e.g. `enp1s0f0np0`.
-    pub name: String,
-    /// Its IPv4 addresses.
-    pub addresses: Vec<InterfaceAddress>,
-    /// Bytes.
-    pub mtu: u32,
-    /// Whether it is up and has a carrier.
-    pub up: bool,
-    /// RoCE or InfiniBand devices on it, e.g. `rocep1s0f0`.
-    pub rdma: Vec<String>,
-}
-
-/// An address with the length of its network's prefix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InterfaceAddress {
-    pub address: Ipv4Addr,
-    pub prefix: u8,
-}
-
-/// A GPU as `nvidia-smi` reports it. On unified memory (GB10) the memory figures are absent.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Gpu {
-    pub name: String,
-    /// Driver version.
-    pub driver: String,
-    /// Bytes.
-    pub memory_total: Option<u64>,
-    /// Bytes.
-    pub memory_used: Option<u64>,
-    /// Percent.
-    pub utilisation: Option<u8>,
-    /// Degrees Celsius.
-    pub temperature: Option<u8>,
-}
-
-/// A TCP port that something listens on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listener {
-    pub port: u16,
-    /// The local address as `ss` prints it: `0.0.0.0`, `[::]`, `192.168.200.11`.
-    pub address: String,
-    /// The process, where the kernel lets this user see it.
-    pub process: Option<String>,
-}
-
-/// Bytes of a file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Disk {
-    pub total: u64,
-    /// What an ordinary user can still write.
-    pub free: u64,
-}
-
-/// The model's folder: every regular file below it that is not hidden, links followed.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ModelFolder {
-    pub files: Vec<ModelFile>,
-    /// Links that lead nowhere, by their path in the folder.
-    pub dangling: Vec<String>,
-    /// Links that lead to files outside the folder, by their whole path.
-    pub outside: Vec<String>,
-    /// Bytes that a cut transfer left in the folder, and that the next one goes on with.
-    pub partial: u64,
-}
-
-/// One file of a model.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ModelFile {
-    /// Path below the model's folder.
-    pub path: String,
-    /// Bytes.
-    pub size: u64,
-    /// Seconds since 1970, as the file system keeps it.
-    pub mtime: i64,
-}
-
-/// The Docker Engine of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Docker {
-    /// Engine version, e.g. `26.1.5`.
-    pub version: String,
-    /// How it keeps images.
-    pub store: ImageStore,
-    /// Its data root.
-    pub root: String,
-    /// Free and total bytes there, where the user may ask.
-    pub disk: Option<Disk>,
-}
-
-/// How an engine keeps images; identities differ between the two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ImageStore {
-    Classic,
-    Containerd,
-}
-
-/// An image of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
-    /// The engine's own ID: comparable on one node only.
-    pub id: String,
-    /// Names with tags.
-    pub references: Vec<String>,
-    /// Comparable everywhere.
-    pub content: ImageContent,
-    /// As Docker calls it: `amd64`, `arm64`.
-    pub architecture: String,
-    /// Bytes, as the engine reports them: not comparable between stores.
-    pub size: u64,
-}
-
-/// A container of a node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Container {
-    pub id: String,
-    pub name: String,
-    /// The image as it was named at creation.
-    pub image: String,
-    /// What it is doing.
-    pub state: ContainerState,
-    /// `no`, `always`, `unless-stopped` or `on-failure`.
-    pub restart: String,
-    /// How often Docker restarted it.
-    pub restarts: u32,
-    /// Whether it asked for GPUs (device request, or the nvidia runtime).
-    pub gpus: bool,
-    /// TCP ports published on the node.
-    pub published: Vec<u16>,
-    /// Set where sparkctl made it.
-    pub ours: Option<Ours>,
-}
-
-/// What a container is doing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContainerState {
-    /// Docker's word: `created`, `running`, `paused`, `restarting`, `exited`, `dead`.
-    pub status: String,
-    pub running: bool,
-    /// Of the last end; meaningless while it runs.
-    pub exit_code: i64,
-    pub oom_killed: bool,
-    pub started: Option<Timestamp>,
-    pub finished: Option<Timestamp>,
-    /// Docker's own message about a failed start.
-    pub error: String,
-}
-
-/// What the labels of one of our containers say.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ours {
-    pub deployment: DeploymentName,
-    pub release: ReleaseNumber,
-    pub rank: u32,
-    /// Digest of the specification it was made from.
-    pub spec: String,
 }

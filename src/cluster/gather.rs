@@ -1,44 +1,94 @@
 //! Gathering: what is on a node now. Reads, changes nothing: one script's round trip and the
 //! questions to the Docker Engine, at the same time.
+//!
+//! A node that answers gives facts, whatever of it does not work: a Docker Engine that cannot be used
+//! is a fact, too. An error is only that the node cannot be asked.
 
 use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
 
-use crate::cluster::facts::{Docker, NodeFacts};
+use jiff::Timestamp;
+
+use crate::cluster::facts::{Clock, Container, Depth, Docker, DockerFacts, Image, NoDocker, NodeFacts};
 use crate::cluster::parse::parse;
 use crate::host::{Host, HostError, Script};
 use crate::profile::{DeploymentName, Profile};
 
+/// How long the Docker Engine may take for all that it is asked.
+const DOCKER: Duration = Duration::from_secs(40);
+
 /// What is to be looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Whose releases.
-    pub deployment: DeploymentName,
-    /// The model's folder.
-    pub model_path: String,
+    /// How much is asked.
+    pub depth: Depth,
+    /// Whose releases; `None`: nobody's.
+    pub deployment: Option<DeploymentName>,
+    /// The model's folder; not asked for at depth `status`.
+    pub model_path: Option<String>,
     /// Addresses on the fabric that should answer from every node.
     pub peers: Vec<Ipv4Addr>,
+    /// Looks for models in the usual places and in these folders; `None`: no search, which takes time.
+    pub scan: Option<Vec<String>>,
 }
 
 impl Request {
     /// For the deployment of a profile.
-    pub fn of(profile: &Profile) -> Self {
+    pub fn of(profile: &Profile, depth: Depth) -> Self {
         Self {
-            deployment: profile.name.clone(),
-            model_path: profile.model.path.clone(),
+            depth,
+            deployment: Some(profile.name.clone()),
+            model_path: Some(profile.model.path.clone()),
             peers: profile.cluster.nodes.iter().map(|node| node.fabric).collect(),
+            scan: None,
         }
+    }
+
+    /// For a machine of which nothing is known yet: all that can be asked, and where models lie.
+    pub fn machine() -> Self {
+        let (deployment, model_path, peers) = (None, None, Vec::new());
+        Self { depth: Depth::Check, deployment, model_path, peers, scan: Some(Vec::new()) }
+    }
+
+    /// The same with other addresses that should answer.
+    #[must_use]
+    pub fn peers(self, peers: Vec<Ipv4Addr>) -> Self {
+        Self { peers, ..self }
+    }
+
+    /// Depth, deployment, model's folder, peers, whether to scan, and the further folders to scan.
+    fn arguments(&self) -> Vec<String> {
+        let depth = match self.depth {
+            Depth::Status => "status",
+            Depth::Plan => "plan",
+            Depth::Check => "check",
+        };
+        let peers: Vec<_> = self.peers.iter().map(ToString::to_string).collect();
+        let mut arguments = vec![
+            depth.to_owned(),
+            self.deployment.as_ref().map(ToString::to_string).unwrap_or_default(),
+            self.model_path.clone().unwrap_or_default(),
+            peers.join(" "),
+            self.scan.as_ref().map_or("", |_| "scan").to_owned(),
+        ];
+        arguments.extend(self.scan.iter().flatten().cloned());
+        arguments
     }
 }
 
 /// Gathers the facts of one node.
 pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, HostError> {
-    let peers = request.peers.iter().map(ToString::to_string);
-    let arguments = [request.deployment.to_string(), request.model_path.clone()].into_iter().chain(peers);
-    let script = Script::new("gather", include_str!("gather.sh"), arguments);
-    let (output, docker, images, containers) =
-        tokio::join!(host.run(script), host.docker(), host.images(), host.containers());
+    let began = Instant::now();
+    let look = async {
+        let script = Script::new("gather", include_str!("gather.sh"), request.arguments());
+        let asked = Timestamp::now();
+        let output = host.run(script).await;
+        (asked, output, Timestamp::now())
+    };
+    let ((asked, output, answered), docker) = tokio::join!(look, docker(host, request.depth));
     let output = output?;
-    let seen = parse(&request.deployment, &output.stdout).map_err(|why| HostError::Failed {
+    let (docker, images, containers) = docker?;
+    let seen = parse(request.deployment.as_ref(), &output.stdout).map_err(|why| HostError::Failed {
         node: host.node().clone(),
         what: "gathering facts".to_owned(),
         why: match String::from_utf8_lossy(&output.stderr).trim() {
@@ -46,22 +96,65 @@ pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, Hos
             stderr => format!("{why}; the script said: {stderr}"),
         },
     })?;
+    let docker = match docker {
+        DockerFacts::Running(docker) => {
+            DockerFacts::Running(Box::new(Docker { disk: seen.docker_disk, ..*docker }))
+        }
+        unusable @ DockerFacts::Unusable(_) => unusable,
+    };
     Ok(NodeFacts {
         node: host.node().clone(),
+        depth: request.depth,
+        took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        gaps: seen.gaps,
         system: seen.system,
+        clock: seen.clock.map(|(begun, ended)| Clock { asked, begun, ended, answered }),
+        user: seen.user,
         interfaces: seen.interfaces,
+        routes: seen.routes,
+        peers: seen.peers,
+        rdma_devices: seen.rdma_devices,
         gpus: seen.gpus,
+        nvidia: seen.nvidia,
         infiniband: seen.infiniband,
         listeners: seen.listeners,
-        lost_peers: seen.lost_peers,
+        processes: seen.processes,
         model: seen.model,
         model_disk: seen.model_disk,
+        models: seen.models,
         tools: seen.tools,
-        docker: Docker { disk: seen.docker_disk, ..docker? },
-        images: images?,
-        containers: containers?,
+        docker,
+        toolkit: seen.toolkit,
+        images,
+        containers,
+        sshd: seen.sshd,
         releases: seen.releases,
         unreadable_releases: seen.unreadable_releases,
         highest_release: seen.highest_release,
+        kept: seen.kept,
     })
+}
+
+/// What the Docker Engine tells. That it tells nothing is no error; that the node cannot be asked is one.
+async fn docker(
+    host: &dyn Host,
+    depth: Depth,
+) -> Result<(DockerFacts, Vec<Image>, Vec<Container>), HostError> {
+    let images = async { if depth == Depth::Status { Ok(Vec::new()) } else { host.images().await } };
+    let ask = async { tokio::try_join!(host.docker(), images, host.containers()) };
+    let why = match tokio::time::timeout(DOCKER, ask).await {
+        Ok(Ok((docker, images, containers))) => {
+            return Ok((DockerFacts::Running(Box::new(docker)), images, containers));
+        }
+        Ok(Err(HostError::DockerAbsent { why, .. })) => why,
+        Ok(Err(HostError::Docker { what, why, .. })) => {
+            NoDocker::Failing { why: format!("it could not {what}: {why}") }
+        }
+        Ok(Err(HostError::Timeout { what, limit, .. })) => {
+            NoDocker::Failing { why: format!("it did not {what} within {} s", limit.as_secs()) }
+        }
+        Ok(Err(error)) => return Err(error),
+        Err(_) => NoDocker::Failing { why: format!("it gave no answer within {} s", DOCKER.as_secs()) },
+    };
+    Ok((DockerFacts::Unusable(why), Vec::new(), Vec::new()))
 }

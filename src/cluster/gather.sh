@@ -1,9 +1,11 @@
 # Prints what is to be known of a node, in sections; reads only.
-# $1: name of the deployment. $2: the model's folder. $3...: addresses that should answer. No input.
+# $1: how much: status, plan or check. $2: name of the deployment. $3: the model's folder.
+# $4: addresses that should answer, with spaces between. $5: `scan`, to look for models; $6...: where else. No input.
 # A section begins with a line `=== sparkctl SECTION ===`, whose preceding line break is not the
 # section's own. The last section is `end`: without it the answer was cut off.
-deployment=$1
-model=$2
+deployment=$2
+model=$3
+peers=$4
 section() { printf '\n=== sparkctl %s ===\n' "$1"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
@@ -50,8 +52,7 @@ fi
 
 section peers
 # Whether the other nodes answer on the fabric: a ping, or a connection that is taken or refused.
-shift 2
-for peer; do
+for peer in $peers; do
   {
     if ping -c 1 -W 2 "$peer" >/dev/null 2>&1 || python3 -c '
 import socket, sys
@@ -110,6 +111,18 @@ for folder in "$HOME/.local/state/sparkctl/$deployment/releases"/*/; do
   folder=${folder%/}
   section "release ${folder##*/}"
   cat "$folder/release.json" 2>&1
+done
+
+section kept
+# Placed files with their size; secrets by variable, without their values.
+for file in "$HOME/.local/state/sparkctl/$deployment/files"/*; do
+  [ -f "$file" ] && printf 'files %s %s\n' "${file##*/}" "$(stat -c %s "$file")"
+done
+for file in "$HOME/.local/state/sparkctl/$deployment/secrets"/*; do
+  [ -f "$file" ] || continue
+  while read -r name value; do
+    [ -n "$value" ] && printf 'secrets %s %s\n' "${file##*/}" "$name"
+  done < "$file"
 done
 
 section end

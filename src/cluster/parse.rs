@@ -7,19 +7,35 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 
-use super::facts::{Disk, Gpu, Interface, InterfaceAddress, Listener, ModelFile, ModelFolder, System};
+use super::facts::{
+    ContainerToolkit, Disk, Gap, Gpu, Interface, InterfaceAddress, Listener, ModelFile, ModelFolder,
+    ModelScan, Nvidia, Peer, Process, RdmaDevice, Route, Sshd, System, User,
+};
+use crate::delivery::kept::KeptFacts;
 use crate::profile::DeploymentName;
 use crate::release::{FORMAT, Release, ReleaseNumber};
+use jiff::Timestamp;
 
 /// All of a node's facts but those that the Docker Engine tells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
+    pub gaps: Vec<Gap>,
     pub system: System,
+    /// The node's clock at the beginning and at the end.
+    pub clock: Option<(Timestamp, Timestamp)>,
+    pub user: User,
     pub interfaces: Vec<Interface>,
+    pub routes: Option<Vec<Route>>,
+    pub peers: Vec<Peer>,
+    pub rdma_devices: Vec<RdmaDevice>,
     pub gpus: Vec<Gpu>,
+    pub nvidia: Nvidia,
     pub infiniband: bool,
     pub listeners: Vec<Listener>,
-    pub lost_peers: Vec<std::net::Ipv4Addr>,
+    pub processes: Option<Vec<Process>>,
+    pub models: Option<ModelScan>,
+    pub toolkit: Option<ContainerToolkit>,
+    pub sshd: Option<Sshd>,
     pub model: Option<ModelFolder>,
     pub model_disk: Option<Disk>,
     pub docker_disk: Option<Disk>,
@@ -27,10 +43,11 @@ pub struct Seen {
     pub releases: Vec<Release>,
     pub unreadable_releases: Vec<String>,
     pub highest_release: Option<ReleaseNumber>,
+    pub kept: KeptFacts,
 }
 
 /// Reads the output of `gather.sh`. The error is words.
-pub fn parse(deployment: &DeploymentName, output: &[u8]) -> Result<Seen, String> {
+pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen, String> {
     let sections = sections(output);
     if sections.last().is_none_or(|(name, _)| *name != "end") {
         let last = sections.last().map_or("the beginning", |(name, _)| name);
@@ -48,7 +65,17 @@ pub fn parse(deployment: &DeploymentName, output: &[u8]) -> Result<Seen, String>
         gpus: text("gpus").lines().filter_map(gpu).collect(),
         infiniband: text("infiniband").trim() == "yes",
         listeners: listeners(&text("listeners"))?,
-        lost_peers: text("peers").lines().filter_map(|line| line.strip_suffix(" no")?.parse().ok()).collect(),
+        peers: text("peers").lines().filter_map(peer).collect(),
+        gaps: Vec::new(),
+        clock: None,
+        user: User::default(),
+        routes: None,
+        rdma_devices: Vec::new(),
+        nvidia: Nvidia::default(),
+        processes: None,
+        models: None,
+        toolkit: None,
+        sshd: None,
         model: None,
         model_disk: disk(&text("model-disk")),
         docker_disk: disk(&text("docker-disk")),
@@ -56,6 +83,7 @@ pub fn parse(deployment: &DeploymentName, output: &[u8]) -> Result<Seen, String>
         releases: Vec::new(),
         unreadable_releases: Vec::new(),
         highest_release: None,
+        kept: KeptFacts::parse(&text("kept")),
     };
     if text("model").trim() == "folder" {
         let problems = text("model-problems");
@@ -66,6 +94,8 @@ pub fn parse(deployment: &DeploymentName, output: &[u8]) -> Result<Seen, String>
             files: model_files(bytes("model-files").unwrap_or_default())?,
             dangling: dangling(bytes("model-dangling").unwrap_or_default()),
             outside: dangling(bytes("model-outside").unwrap_or_default()),
+            unreadable: Vec::new(),
+            content: None,
             partial: text("model-partial").lines().filter_map(|size| size.trim().parse::<u64>().ok()).sum(),
         });
     }
@@ -122,7 +152,21 @@ fn system(system: &str, os_release: &str, meminfo: &str) -> System {
         home: value("home"),
         memory_total: memory("MemTotal"),
         memory_available: memory("MemAvailable"),
+        ..System::default()
     }
+}
+
+fn peer(line: &str) -> Option<Peer> {
+    let (address, answers) = line.split_once(' ')?;
+    Some(Peer {
+        address: address.parse().ok()?,
+        answers: answers == "yes",
+        interface: None,
+        source: None,
+        gateway: None,
+        round_trip_us: None,
+        whole_packets: None,
+    })
 }
 
 /// RDMA devices by interface: from the kernel's files, else from `ibdev2netdev`.
@@ -184,6 +228,7 @@ fn interfaces(json: &str, rdma: &HashMap<String, BTreeSet<String>>) -> Result<Ve
             up: ["UP", "LOWER_UP"].iter().all(|wanted| link.flags.iter().any(|flag| flag == wanted)),
             rdma: rdma.get(&link.ifname).into_iter().flatten().cloned().collect(),
             name: link.ifname,
+            ..Interface::default()
         }
     };
     // Some versions print an empty object for a link that is filtered out.
@@ -202,6 +247,7 @@ fn gpu(line: &str) -> Option<Gpu> {
         memory_used: mebibytes(used),
         utilisation: utilisation?.parse().ok(),
         temperature: temperature?.parse().ok(),
+        ..Gpu::default()
     })
 }
 
@@ -219,6 +265,7 @@ fn listeners(text: &str) -> Result<Vec<Listener>, String> {
             port: port.parse().ok()?,
             address: address.split('%').next().unwrap_or(address).to_owned(),
             process: process.map(|(name, _)| name.to_owned()),
+            ..Listener::default()
         })
     };
     Ok(text.lines().filter_map(listener).collect())
@@ -273,7 +320,7 @@ fn dangling(list: &[u8]) -> Vec<String> {
 }
 
 /// Reads one record. Its folder's number counts even where the record does not.
-fn read_release(seen: &mut Seen, deployment: &DeploymentName, folder: &str, json: &[u8]) {
+fn read_release(seen: &mut Seen, deployment: Option<&DeploymentName>, folder: &str, json: &[u8]) {
     let number = folder.parse::<ReleaseNumber>();
     if let Ok(number) = number {
         seen.highest_release = seen.highest_release.max(Some(number));
@@ -283,7 +330,7 @@ fn read_release(seen: &mut Seen, deployment: &DeploymentName, folder: &str, json
         if release.number != number {
             return Err(format!("it says that it is release {}", release.number));
         }
-        if &release.deployment != deployment {
+        if Some(&release.deployment) != deployment {
             return Err(format!("it says that it is of deployment `{}`", release.deployment));
         }
         Ok(release)

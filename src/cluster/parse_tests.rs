@@ -7,7 +7,7 @@ const PLAIN: &str = include_str!("../../tests/data/gather/plain.txt");
 
 /// Captured output, in which `␀` stands for NUL.
 fn read(text: &str) -> Result<Seen, String> {
-    parse(&"demo".parse().unwrap(), text.replace('␀', "\0").as_bytes())
+    parse(Some(&"demo".parse().unwrap()), text.replace('␀', "\0").as_bytes())
 }
 
 #[test]
@@ -31,6 +31,7 @@ fn a_spark() {
         memory_used: None,
         utilisation: Some(0),
         temperature: Some(41),
+        ..Gpu::default()
     };
     assert_eq!(seen.gpus, [gpu]);
     let listener = |port| seen.listeners.iter().find(|listener| listener.port == port).unwrap();
@@ -122,7 +123,7 @@ fn rdma_devices_are_found_either_way() {
 proptest! {
     #[test]
     fn never_panics_on_bytes(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
-        let _ = parse(&"demo".parse().unwrap(), &bytes);
+        let _ = parse(Some(&"demo".parse().unwrap()), &bytes);
     }
 
     #[test]
@@ -130,6 +131,6 @@ proptest! {
         let mut text = SPARK.replace('␀', "\0").into_bytes();
         let end = (at + length).min(text.len());
         text.splice(at.min(end)..end, bytes);
-        let _ = parse(&"demo".parse().unwrap(), &text);
+        let _ = parse(Some(&"demo".parse().unwrap()), &text);
     }
 }

@@ -92,7 +92,9 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         match &self.value {
-            Value::Null | Value::StandIn => visitor.visit_unit(),
+            Value::Null => visitor.visit_unit(),
+            // Asked for by what may be of several types, one of them text.
+            Value::StandIn => visitor.visit_str("1m"),
             Value::Bool(is) => visitor.visit_bool(*is),
             Value::Int(whole) => match (u64::try_from(*whole), i64::try_from(*whole)) {
                 (Ok(whole), _) => visitor.visit_u64(whole),

@@ -141,7 +141,7 @@ fn remedy(expected: &str, node: &Node) -> Option<String> {
     };
     let is_text = matches!(node.value, Value::Text(_));
     match expected {
-        "text" => Some(format!("put it in quotes: `\"{text}\"`")),
+        _ if expected.starts_with("text") => Some(format!("put it in quotes: `\"{text}\"`")),
         "a list" => Some(format!("write it as a list: `[{text}]`")),
         "`true` or `false`" if matches!(text.to_lowercase().as_str(), "yes" | "on" | "y" | "true" | "1") => {
             Some("write `true`".to_owned())

@@ -142,6 +142,10 @@ fn findings(evidence: &[RankEvidence]) -> Vec<Finding> {
             let Severity::Root(class) = row.severity else { continue };
             // What the engine takes for mere information can be a reason to wait, but no failure.
             let counts = !read.informs || class == Class::Waiting;
+            if row.id == signatures::BEFORE_FAILED {
+                // All that was said until then is the command's own: a part of this cause, not another one.
+                all.truncate(before);
+            }
             if counts {
                 all.push(Finding { class, time, of, what: What::Line(index, row) });
             }
@@ -238,7 +242,14 @@ impl Finding {
                 let start = row.place_in(&lines::read(&own.lines[index]).text);
                 let head = lines::exception_before(&own.lines, index).map(|at| own.tell(at, None));
                 let raised = own.exception().filter(|at| *at > index).map(|at| own.tell(at, None));
-                head.into_iter().chain([own.tell(index, Some(start))]).chain(raised).collect()
+                // Of a command that ran ahead of the engine all words are its own: its last ones say what was wrong.
+                let said = if row.id == signatures::BEFORE_FAILED {
+                    own.words_before(index, MOST_TOLD / 2)
+                } else {
+                    Vec::new()
+                };
+                let line = own.tell(index, Some(start));
+                said.into_iter().chain(head).chain([line]).chain(raised).collect()
             }
             What::Refused(_) | What::NotStarted => {
                 let error = LogLine { time: None, text: self.end(evidence).error.clone() };
@@ -335,6 +346,11 @@ impl RankEvidence {
             signatures::find(&self.lines[*at].text).is_some_and(|row| row.severity == Severity::Wrapper)
         };
         lines::first_exception(&self.lines).filter(|at| !points(at))
+    }
+
+    /// What was said last before the line at `index`.
+    fn words_before(&self, index: usize, most: usize) -> Vec<Telling> {
+        lines::last_words(&self.lines[..index], most).into_iter().map(|at| self.tell(at, None)).collect()
     }
 
     fn last_words(&self, most: usize) -> Vec<Telling> {

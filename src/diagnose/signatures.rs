@@ -10,6 +10,7 @@ mod container;
 mod memory;
 mod model;
 mod network;
+mod prelude;
 mod ray;
 mod sglang;
 mod wrapper;
@@ -73,10 +74,14 @@ pub enum Class {
     Waiting,
 }
 
+/// Name of the failure of a command that ran ahead of the engine.
+pub(super) const BEFORE_FAILED: &str = "BEFORE-FAILED";
+
 /// All rows, in the order in which they are tried.
 pub fn all() -> impl Iterator<Item = &'static Signature> {
     [
         benign::SIGNATURES,
+        prelude::SIGNATURES,
         container::SIGNATURES,
         architecture::SIGNATURES,
         model::SIGNATURES,

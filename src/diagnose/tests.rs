@@ -80,6 +80,27 @@ fn silent_hangs_are_known() {
 }
 
 #[test]
+fn a_command_ahead_of_the_engine_that_fails_is_the_cause() {
+    let log = "2026-03-01T09:00:00Z sparkctl: ahead of the engine, 1 of 1: pip install flash-attn
+2026-03-01T09:00:01Z Collecting flash-attn
+2026-03-01T09:00:09Z ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device
+2026-03-01T09:00:20Z sparkctl: engine.before[0] failed with exit status 1: pip install flash-attn";
+    let head = "2026-03-01T09:00:21Z sparkctl: ray has 1 of 2 nodes, missing 192.168.200.13";
+    let diagnosis = diagnose(&[rank(0, head, None), rank(1, log, exited(1))]);
+    assert_eq!((diagnosis.id, diagnosis.rank), (Some("BEFORE-FAILED"), Some(1)), "{diagnosis:#?}");
+    let cause = "`engine.before[0]` failed with exit status 1: pip install flash-attn";
+    assert_eq!(diagnosis.cause.as_deref(), Some(cause));
+    let told: Vec<_> =
+        diagnosis.telling.iter().map(|line| (line.node.as_str(), line.text.as_str())).collect();
+    assert_eq!(
+        told[2].1,
+        "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device"
+    );
+    assert!(told[..4].iter().all(|(node, _)| *node == "spark2"), "{told:?}");
+    check_telling(&diagnosis);
+}
+
+#[test]
 fn healthy_logs_have_no_cause() {
     let healthy = [
         [log!("healthy.rank0"), log!("healthy.rank1")],

@@ -75,9 +75,12 @@ pub fn reserved(name: &str) -> Option<&'static str> {
     VARIABLES.iter().find(|variable| variable.name == name).map(|variable| variable.instead)
 }
 
-/// The environment of a rank's container: sparkctl's variables over the profile's.
+/// The environment of a rank's container: sparkctl's variables over the profile's. Secrets are not in it: it is
+/// planned, shown and recorded.
 pub fn variables(profile: &Profile, members: &[Member], rank: usize) -> BTreeMap<String, String> {
-    let mut all = profile.engine.env.clone();
+    let texts =
+        profile.engine.env.iter().filter_map(|(name, value)| Some((name.clone(), value.text()?.to_owned())));
+    let mut all: BTreeMap<_, _> = texts.collect();
     all.extend(VARIABLES.iter().filter_map(|v| Some((v.name.to_owned(), (v.value)(members, rank)?))));
     all
 }

@@ -6,6 +6,7 @@
 
 pub mod env;
 pub mod milestones;
+pub mod prelude;
 #[cfg(test)]
 mod tests;
 mod vllm;
@@ -22,6 +23,12 @@ pub const RAY_PORT: u16 = 6379;
 
 /// Where the model's folder is in the container.
 pub const MODEL_TARGET: &str = "/model";
+
+/// Where compiled kernels and graphs are in the container.
+const CACHE_TARGET: &str = "/root/.cache";
+
+/// All that sparkctl mounts for itself.
+pub const OWN_TARGETS: &[&str] = &[MODEL_TARGET, CACHE_TARGET, prelude::SECRETS_TARGET];
 
 /// A node as the engine has to know it: the part of the facts that its launch depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +99,7 @@ fn spec(
     let member = &members[rank as usize];
     crate::container::ContainerSpec {
         image: image.clone(),
-        argv: engine(profile.engine.kind).argv(profile, members, rank as usize),
+        argv: prelude::wrap(profile, engine(profile.engine.kind).argv(profile, members, rank as usize)),
         env: env::variables(profile, members, rank as usize),
         mounts: vec![
             Mount { source: profile.model.path.clone(), target: MODEL_TARGET.to_owned(), read_only: true },
@@ -100,7 +107,7 @@ fn spec(
             // to make them, so they outlive the container.
             Mount {
                 source: format!("sparkctl-{}-cache", profile.name),
-                target: "/root/.cache".to_owned(),
+                target: CACHE_TARGET.to_owned(),
                 read_only: false,
             },
         ],

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::profile::{EnvValue, SecretSource};
 
 const PROFILE: &str = include_str!("../../profiles/qwen35-122b.yaml");
 
@@ -160,12 +161,15 @@ fn each_rank_has_its_own_node_in_its_environment() {
 #[test]
 fn the_profiles_variables_are_kept_and_unset_ones_stay_unset() {
     let mut profile = profile();
-    profile.engine.env.insert("VLLM_USE_DEEP_GEMM".to_owned(), "0".to_owned());
+    profile.engine.env.insert("VLLM_USE_DEEP_GEMM".to_owned(), EnvValue::Text("0".to_owned()));
+    let token = EnvValue::Secret(SecretSource::Env("HF_TOKEN".to_owned()));
+    profile.engine.env.insert("HF_TOKEN".to_owned(), token);
     let mut members = members();
     members[1].rdma.clear();
     let specs = specs(&profile, &members);
     for spec in &specs {
         assert_eq!(spec.env["VLLM_USE_DEEP_GEMM"], "0");
+        assert!(!spec.env.contains_key("HF_TOKEN"), "what is planned and recorded has no place for a secret");
     }
     assert!(specs[0].env.contains_key("NCCL_IB_HCA"));
     assert!(!specs[1].env.contains_key("NCCL_IB_HCA"), "an empty value is not the same as none");

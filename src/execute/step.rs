@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{Hosts, StepError, readiness, verify};
 use crate::cluster::facts::Image;
 use crate::container::{Rank, container_name, labels};
+use crate::delivery::store as delivery;
 use crate::event::{Events, Progress};
 use crate::host::{Host, NewContainer};
 use crate::plan::render::{people, size};
@@ -116,6 +117,13 @@ pub(super) async fn act(
         Action::KeepImage { image, content } => {
             node.tag_image(image, &content.kept_as()).await?;
             Ok(changed(true))
+        }
+        Action::PutFile { kept, content, .. } | Action::PutSecrets { kept, content, .. } => {
+            Ok(changed(delivery::put(node, kept, content).await?))
+        }
+        Action::CopyKept { from, kept, .. } => {
+            let content = delivery::take(host(from)?, kept).await?;
+            Ok(changed(delivery::put(node, kept, &content).await?))
         }
         Action::WriteRelease { release } => {
             let measured = release.outcome == Outcome::Deployed && release.figures == Figures::default();

@@ -18,11 +18,11 @@ use tokio::sync::mpsc;
 
 use super::reach::Reach;
 use super::{HostError, NewContainer, Script, innermost};
-use crate::cluster::facts::{Container, Docker, Image};
+use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::profile::NodeName;
 
 /// Where the engine listens.
-pub(super) const SOCKET: &str = "/var/run/docker.sock";
+pub(super) use crate::cluster::facts::DOCKER_SOCKET as SOCKET;
 /// How long an ordinary request may take; creating a container may unpack an image.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Requests at once, where many of a kind are made.
@@ -48,7 +48,7 @@ pub enum Trouble {
 impl Engine {
     /// Connects by a socket of this machine, and agrees on a version with the engine.
     pub(super) async fn connect(node: &NodeName, socket: &Path) -> Result<Self, HostError> {
-        let absent = |why| HostError::DockerAbsent { node: node.clone(), why, hint: None };
+        let absent = |why| HostError::DockerAbsent { node: node.clone(), why: NoDocker::Failing { why } };
         let path = socket.to_str().ok_or_else(|| absent("the path of its socket is not text".to_owned()))?;
         let connect = async {
             let version = bollard::API_DEFAULT_VERSION;
@@ -68,23 +68,18 @@ pub(super) async fn probe<R: Reach>(host: &R) -> Result<(), HostError> {
     let output = host.run_script(script).await?;
     let answer = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let node = host.name().clone();
-    let absent = |why: String, hint: Option<String>| Err(HostError::DockerAbsent { node, why, hint });
-    match answer.split_once(' ').map_or((answer.as_str(), ""), |(word, user)| (word, user)) {
-        ("usable", _) => Ok(()),
-        ("forbidden", user) => absent(
-            format!("user `{user}` may not use {SOCKET}"),
-            Some(format!("let the user in by `sudo usermod -aG docker {user}`, then log in again")),
-        ),
-        ("stopped", _) => absent(
-            "it is installed and does not run".to_owned(),
-            Some("start it by `sudo systemctl enable --now docker`".to_owned()),
-        ),
-        ("absent", _) => absent("it is not installed".to_owned(), Some("install Docker Engine".to_owned())),
-        _ => absent(
-            format!("looking for {SOCKET} failed: {}", String::from_utf8_lossy(&output.stderr).trim()),
-            None,
-        ),
-    }
+    let (word, user) = answer.split_once(' ').unwrap_or((&answer, ""));
+    let why = match word {
+        "usable" => return Ok(()),
+        "forbidden" => NoDocker::Forbidden { user: user.to_owned() },
+        "stopped" => NoDocker::Stopped,
+        "absent" => NoDocker::Absent,
+        _ => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            NoDocker::Failing { why: format!("looking for {SOCKET} failed: {}", said.trim()) }
+        }
+    };
+    Err(HostError::DockerAbsent { node, why })
 }
 
 fn trouble(error: Error, limit: Duration) -> Trouble {

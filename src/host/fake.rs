@@ -7,6 +7,7 @@
 
 mod cluster;
 mod engine;
+mod kept;
 mod machine;
 mod scripts;
 mod seed;
@@ -174,6 +175,11 @@ impl Host for FakeHost {
             }
             if machine.containers.contains_key(&new.name) {
                 return Err(format!("Conflict. The container name \"/{}\" is already in use", new.name));
+            }
+            if let Some(source) = machine.lacks(&new.spec) {
+                return Err(format!(
+                    "invalid mount config for type \"bind\": bind source path does not exist: {source}"
+                ));
             }
             machine.containers.insert(new.name.clone(), FakeContainer::created(new, id));
             Ok(())

@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::cluster::facts::{Container, Docker, Image};
+use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::container::ContainerSpec;
 use crate::profile::NodeName;
 
@@ -181,7 +181,7 @@ pub enum HostError {
     },
     /// The Docker Engine is absent, does not answer, or does not let us in.
     #[error("Docker on {node} cannot be used: {why}")]
-    DockerAbsent { node: NodeName, why: String, hint: Option<String> },
+    DockerAbsent { node: NodeName, why: NoDocker },
     /// The Docker Engine refused.
     #[error("Docker on {node} could not {what}: {why}")]
     Docker { node: NodeName, what: String, why: String },
@@ -214,7 +214,7 @@ impl HostError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Connect { host, .. } => Some(format!("try it by hand: ssh {host} true")),
-            Self::DockerAbsent { hint, .. } => hint.clone(),
+            Self::DockerAbsent { why, .. } => why.hint(),
             _ => None,
         }
     }

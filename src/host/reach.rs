@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::docker::{self, Engine, Trouble};
 use super::http::Client;
 use super::{Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
-use crate::cluster::facts::{Container, Docker, Image};
+use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::profile::NodeName;
 
 /// The ways into a machine.
@@ -56,7 +56,7 @@ async fn told<R: Reach, T>(
             // Stopped in between, most likely: the probe says so with a hint.
             docker::probe(host).await?;
             let why = host.way_blocked(mark).unwrap_or(why);
-            Err(HostError::DockerAbsent { node, why, hint: None })
+            Err(HostError::DockerAbsent { node, why: NoDocker::Failing { why } })
         }
     }
 }

@@ -30,6 +30,7 @@ use super::process::{self, Job, Process};
 use super::reach::{Machine, Reach};
 use super::ssh_words;
 use super::{HostError, Output, Running, Script};
+use crate::cluster::facts::NoDocker;
 use crate::profile::NodeName;
 
 /// Sessions at once: two of sshd's ten stay free.
@@ -172,7 +173,8 @@ impl Reach for Ssh {
             // A forward to a socket that is not there "succeeds", and then resets.
             docker::probe(self).await?;
             let socket = self.folder.path().join("docker");
-            let absent = |why| HostError::DockerAbsent { node: self.node.clone(), why, hint: None };
+            let absent =
+                |why| HostError::DockerAbsent { node: self.node.clone(), why: NoDocker::Failing { why } };
             if !socket.exists() {
                 let to = openssh::Socket::UnixSocket { path: Path::new(docker::SOCKET).into() };
                 self.forward(&socket, to).await.map_err(|error| absent(ssh_words::session(&error)))?;

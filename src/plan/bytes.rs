@@ -86,7 +86,8 @@ pub(super) fn image(
             Some(there) if there.references.contains(&image.content.kept_as()) => continue,
             Some(there) => Action::KeepImage { image: there.id.clone(), content: image.content.clone() },
             None => {
-                findings.extend(room_for_image(source_image, facts[source].docker.store, &facts[i]));
+                let store = facts[source].engine().map_or(ImageStore::Classic, |docker| docker.store);
+                findings.extend(room_for_image(source_image, store, &facts[i]));
                 Action::CopyImage {
                     from: nodes[source].name.clone(),
                     from_address: nodes[source].fabric,
@@ -110,7 +111,8 @@ fn room_for_image(image: &Image, store: ImageStore, target: &NodeFacts) -> Optio
         ImageStore::Classic => 2 * image.size,
         ImageStore::Containerd => image.size,
     };
-    let free = target.docker.disk?.free;
+    let docker = target.engine()?;
+    let free = docker.disk?.free;
     (free < needed).then(|| {
         Finding::error(
             "disk-image",
@@ -118,7 +120,7 @@ fn room_for_image(image: &Image, store: ImageStore, target: &NodeFacts) -> Optio
             format!(
                 "the image needs {} at `{}` while it is loaded, {} are free there",
                 size(needed),
-                target.docker.root,
+                docker.root,
                 size(free)
             ),
             "free some space: `docker system df` shows what takes it",

@@ -82,7 +82,7 @@ pub fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     parity(facts, &mut findings);
     gpus(profile, facts, &mut findings);
     ports(profile, &facts[0], &mut findings);
-    tools(facts, &mut findings);
+    tools(profile, facts, &mut findings);
     same_machine(facts, &mut findings);
     findings
 }
@@ -110,7 +110,7 @@ fn fabric(node: &crate::profile::Node, facts: &NodeFacts, findings: &mut Vec<Fin
         )),
         Some(_) => {}
     }
-    for lost in &facts.lost_peers {
+    for lost in facts.lost_peers() {
         findings.push(Finding::error(
             "fabric-unreachable",
             Some(&node.name),
@@ -293,15 +293,16 @@ fn ports(profile: &Profile, head: &NodeFacts, findings: &mut Vec<Finding>) {
     }
 }
 
-fn tools(facts: &[NodeFacts], findings: &mut Vec<Finding>) {
-    if facts.len() < 2 {
-        return;
+fn tools(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) {
+    let mut wanted = Vec::new();
+    if facts.len() > 1 {
+        wanted = vec![("rsync", "copies weights between nodes"), ("python3", "passes images between nodes")];
+    } else if !profile.engine.secrets().is_empty() {
+        wanted = vec![("python3", "takes secrets out of the logs that are kept")];
     }
     for node in facts {
-        for (tool, why) in
-            [("rsync", "copies weights between nodes"), ("python3", "passes images between nodes")]
-        {
-            if !node.tools.contains_key(tool) {
+        for (tool, why) in &wanted {
+            if !node.tools.contains_key(*tool) {
                 findings.push(Finding::error(
                     "tool-absent",
                     Some(&node.node),

@@ -1,9 +1,11 @@
 //! How what runs differs from what is wanted, in words. Pure.
 
 use super::planner::release_numbered;
-use super::render::shown;
+use super::render::{shown, words};
 use crate::cluster::facts::NodeFacts;
-use crate::container::{ContainerSpec, container_name};
+use crate::container::{ContainerSpec, Mount, container_name};
+use crate::delivery::kept::{Kept, KeptKind};
+use crate::engine::prelude;
 use crate::profile::NodeName;
 use crate::release::Release;
 
@@ -26,10 +28,19 @@ pub(super) fn differences(wanted: &Release, facts: &[NodeFacts]) -> Vec<String> 
                 ));
             }
             Some((_, ours)) if ours.spec != rank.spec.digest() => {
-                let before = release_numbered(ours.release, facts)
-                    .and_then(|release| release.ranks.into_iter().find(|before| before.rank == rank.rank));
+                let release = release_numbered(ours.release, facts);
+                let before = release.as_ref().and_then(|release| {
+                    let mut ranks = release.ranks.iter();
+                    Some((release, ranks.find(|before| before.rank == rank.rank)?))
+                });
                 found.extend(match before {
-                    Some(before) => spec_differences(&rank.node, &before.spec, &rank.spec),
+                    Some((release, before)) => {
+                        let mut found = spec_differences(&rank.node, &before.spec, &rank.spec);
+                        if let Some(facts) = facts.iter().find(|facts| facts.node == rank.node) {
+                            found.extend(mount_differences(facts, release, &before.spec, wanted, &rank.spec));
+                        }
+                        found
+                    }
                     None => {
                         vec![format!("{}: rank {} runs with another specification", rank.node, rank.rank)]
                     }
@@ -69,8 +80,17 @@ fn spec_differences(node: &NodeName, before: &ContainerSpec, after: &ContainerSp
     if before.image != after.image {
         found.push(format!("{node}: image {} → {}", before.image, after.image));
     }
-    if before.argv != after.argv {
-        found.push(format!("{node}: arguments {}", list_difference(&before.argv, &after.argv)));
+    let ((ahead_before, argv_before), (ahead_after, argv_after)) =
+        (prelude::split(&before.argv), prelude::split(&after.argv));
+    if argv_before != argv_after {
+        found.push(format!("{node}: arguments {}", list_difference(argv_before, argv_after)));
+    }
+    if ahead_before.before != ahead_after.before {
+        let told = |list: &[Vec<String>]| list.iter().map(|argv| words(argv)).collect::<Vec<_>>();
+        let change = list_difference(&told(&ahead_before.before), &told(&ahead_after.before));
+        found.push(format!("{node}: commands ahead of the engine {change}"));
+    } else if ahead_before == ahead_after && argv_before == argv_after && before.argv != after.argv {
+        found.push(format!("{node}: the script that runs ahead of the engine is of another sparkctl"));
     }
     for name in before.env.keys().chain(after.env.keys().filter(|name| !before.env.contains_key(*name))) {
         let change = match (before.env.get(name), after.env.get(name)) {
@@ -82,11 +102,72 @@ fn spec_differences(node: &NodeName, before: &ContainerSpec, after: &ContainerSp
         found.push(format!("{node}: environment {change}"));
     }
     let rest = |spec: &ContainerSpec| {
-        let mounts = spec.mounts.clone();
-        (mounts, spec.devices.clone(), spec.gpus, spec.capabilities.clone(), spec.ulimits.clone())
+        (spec.devices.clone(), spec.gpus, spec.capabilities.clone(), spec.ulimits.clone())
     };
     if rest(before) != rest(after) {
-        found.push(format!("{node}: mounts, devices or limits"));
+        found.push(format!("{node}: devices or limits"));
+    }
+    found
+}
+
+/// What differs between what is mounted into two containers of a rank, one of the release `old` that runs, one of the
+/// release `new` that is wanted.
+fn mount_differences(
+    facts: &NodeFacts,
+    old: &Release,
+    before: &ContainerSpec,
+    new: &Release,
+    after: &ContainerSpec,
+) -> Vec<String> {
+    let mut found = Vec::new();
+    let of = |spec: &ContainerSpec, target: &str| -> Option<Mount> {
+        spec.mounts.iter().find(|mount| mount.target == target).cloned()
+    };
+    let added = after.mounts.iter().filter(|mount| of(before, &mount.target).is_none());
+    for target in before.mounts.iter().chain(added).map(|mount| mount.target.as_str()) {
+        let (before, after) = (of(before, target), of(after, target));
+        if before == after {
+            continue;
+        }
+        let kept = |mount: &Option<Mount>| {
+            Kept::mounted(&mount.as_ref()?.source, &facts.system.home, &new.deployment)
+        };
+        let (kept_before, kept_after) = (kept(&before), kept(&after));
+        if kept_before.iter().chain(&kept_after).any(|kept| kept.kind == KeptKind::Secrets) {
+            found.extend(secret_differences(facts, old, kept_before.as_ref(), new));
+            continue;
+        }
+        let word = if kept_before.or(kept_after).is_some() { "file" } else { "mount" };
+        let how = match (&before, &after) {
+            (None, _) => "is new",
+            (_, None) => "is gone",
+            _ => "changed",
+        };
+        found.push(format!("{word} {target} {how}"));
+    }
+    if found.is_empty() && before.mounts != after.mounts {
+        found.push("the order of the mounts".to_owned());
+    }
+    found.into_iter().map(|change| format!("{}: {change}", facts.node)).collect()
+}
+
+/// Which secrets differ. That a value changed was found out on the node, where it lies.
+fn secret_differences(facts: &NodeFacts, old: &Release, before: Option<&Kept>, new: &Release) -> Vec<String> {
+    let (old, new) = (old.profile.engine.secrets(), new.profile.engine.secrets());
+    let there = before.and_then(|kept| facts.kept.secrets.get(&kept.id));
+    let mut found = Vec::new();
+    for name in old.union(&new) {
+        let same = there.and_then(|values| values.get(*name).copied().flatten());
+        found.push(match (old.contains(name), new.contains(name), same) {
+            (false, _, _) => format!("secret {name} is new"),
+            (_, false, _) => format!("secret {name} is gone"),
+            (_, _, Some(true)) => continue,
+            (_, _, Some(false)) => format!("secret {name} changed"),
+            (_, _, None) => format!("secret {name} is another release's"),
+        });
+    }
+    if found.is_empty() {
+        found.push("the file of secrets is another one".to_owned());
     }
     found
 }

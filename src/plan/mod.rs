@@ -7,6 +7,7 @@ mod bytes;
 pub mod check;
 mod difference;
 mod group;
+mod kept;
 pub mod planner;
 pub mod render;
 
@@ -18,6 +19,8 @@ use serde::Serialize;
 
 use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
+use crate::delivery::Content;
+use crate::delivery::kept::Kept;
 use crate::profile::{DeploymentName, EngineKind, NodeName, Profile, Verify};
 use crate::release::{Release, ReleaseNumber};
 
@@ -68,6 +71,8 @@ pub enum StageKind {
     Weights,
     /// The image likewise, and sparkctl's own name for it.
     Image,
+    /// Placed files and secrets to the nodes that lack them.
+    Files,
     /// The record of what is about to be done, on every node.
     Begin,
     /// The running group ends; its logs are kept.
@@ -87,6 +92,7 @@ impl fmt::Display for StageKind {
         f.pad(match self {
             Self::Weights => "weights",
             Self::Image => "image",
+            Self::Files => "files",
             Self::Begin => "begin",
             Self::Stop => "stop",
             Self::Start => "start",
@@ -133,6 +139,24 @@ pub enum Action {
         image: String,
         content: ImageContent,
     },
+    /// A file of the operator's machine is put into sparkctl's folder.
+    PutFile {
+        kept: Kept,
+        /// Where containers have it.
+        target: String,
+        bytes: u64,
+        #[serde(skip)]
+        content: Content,
+    },
+    /// The values of the profile's secrets likewise. How long they are is nobody's business either.
+    PutSecrets {
+        kept: Kept,
+        names: Vec<String>,
+        #[serde(skip)]
+        content: Content,
+    },
+    /// A placed file, or a release's secrets, come from another node, through the operator's machine.
+    CopyKept { from: NodeName, kept: Kept, target: String },
     /// The record of the release is written.
     WriteRelease { release: Box<Release> },
     /// A container of ours ends for good: restart policy off, stopped, log kept, removed.

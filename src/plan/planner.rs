@@ -11,6 +11,7 @@ use super::difference::differences;
 use super::{Plan, StageKind, bytes, group};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
 use crate::container::ImageContent;
+use crate::delivery::{Delivery, kept};
 use crate::engine::{self, Member};
 use crate::profile::{DeploymentName, Profile};
 use crate::release::{FORMAT, Figures, Outcome, RecordedImage, Release, ReleaseNumber};
@@ -35,8 +36,14 @@ pub struct Planned {
 #[error("{} of the checks failed; nothing was changed", .0.iter().filter(|f| f.severity == Severity::Error).count())]
 pub struct Refused(pub Vec<Finding>);
 
-/// What `deploy` will do. `facts` are in the order of the profile's nodes.
-pub fn deploy(profile: &Profile, facts: &[NodeFacts], operator: &Operator) -> Result<Planned, Refused> {
+/// What `deploy` will do. `facts` are in the order of the profile's nodes; `delivery` is what the profile's files and
+/// secrets hold.
+pub fn deploy(
+    profile: &Profile,
+    delivery: &Delivery,
+    facts: &[NodeFacts],
+    operator: &Operator,
+) -> Result<Planned, Refused> {
     let mut findings = check::check(profile, facts);
     findings.extend(check::mtu(profile, facts));
     let recorded = running(&profile.name, facts).and_then(|number| release_numbered(number, facts));
@@ -49,21 +56,24 @@ pub fn deploy(profile: &Profile, facts: &[NodeFacts], operator: &Operator) -> Re
         return Err(Refused(findings));
     };
     findings.extend(check::image_architecture(&content, facts));
+    let number = highest(&profile.name, facts).next();
+    let mut ranks = engine::ranks(profile, &content, &members);
+    kept::mount(&mut ranks, &profile.name, delivery, facts, number);
     let release = Release {
         format: FORMAT,
         deployment: profile.name.clone(),
-        number: highest(&profile.name, facts).next(),
+        number,
         begun: operator.now,
         operator: operator.who.clone(),
         sparkctl: env!("CARGO_PKG_VERSION").to_owned(),
         image: RecordedImage { reference: profile.image.reference.with_tag(), content: content.clone() },
         weights: bytes::weights_digest(&weights.files),
-        ranks: engine::ranks(profile, &content, &members),
+        ranks,
         profile: profile.clone(),
         outcome: Outcome::Begun,
         figures: Figures::default(),
     };
-    bring_up(release, true, facts, weights, findings)
+    bring_up(release, Some(delivery), facts, weights, findings)
 }
 
 /// What to make of a model folder that is not what the release was served from.
@@ -110,7 +120,7 @@ pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Re
         ));
     }
     let Some(weights) = weights else { return Err(Refused(findings)) };
-    bring_up(target.clone(), false, facts, weights, findings)
+    bring_up(target.clone(), None, facts, weights, findings)
 }
 
 /// What `stop` will do: every container of the deployment ends.
@@ -176,10 +186,10 @@ pub fn running(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<Relea
         .next()
 }
 
-/// The plan that makes `release`'s group the one that runs. `new` says that the release has no record yet.
+/// The plan that makes `release`'s group the one that runs. A release that has no record yet comes with its delivery.
 fn bring_up(
     mut release: Release,
-    new: bool,
+    delivery: Option<&Delivery>,
     facts: &[NodeFacts],
     weights: &ModelFolder,
     mut findings: Vec<Finding>,
@@ -187,6 +197,8 @@ fn bring_up(
     let profile = release.profile.clone();
     let copies = bytes::weights(&profile, facts, weights, &mut findings);
     let images = bytes::image(&profile, &release.image, facts, &mut findings);
+    let nothing = Delivery::default();
+    let files = super::kept::steps(&release, facts, delivery.unwrap_or(&nothing), &mut findings);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(Refused(findings));
     }
@@ -194,7 +206,7 @@ fn bring_up(
     let current = running(&profile.name, facts);
     let recorded = current.and_then(|number| release_numbered(number, facts));
     let in_place = differences.is_empty();
-    let mut all = vec![(StageKind::Weights, copies), (StageKind::Image, images)];
+    let mut all = vec![(StageKind::Weights, copies), (StageKind::Image, images), (StageKind::Files, files)];
     if in_place {
         // The containers keep the release that they were started for; its record may still be unfinished.
         let number = current.expect("a group without differences runs");
@@ -205,7 +217,7 @@ fn bring_up(
             all.push(record);
         }
     } else {
-        if new {
+        if delivery.is_some() {
             all.push(group::begin(&release));
         }
         all.push(group::retire(&profile.name, facts));

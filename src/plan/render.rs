@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{Action, Plan, Stage, StageKind};
+use crate::delivery::kept::KeptKind;
+use crate::engine::prelude;
 use crate::profile::NodeName;
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
@@ -85,6 +87,14 @@ pub fn act(node: &NodeName, action: &Action) -> String {
             format!("{from} → {node}   {content}, {}", size(*bytes))
         }
         Action::KeepImage { content, .. } => format!("{node}   keep {content}"),
+        Action::PutFile { target, bytes, .. } => format!("{node}   {target}, {}", size(*bytes)),
+        Action::PutSecrets { names, .. } => {
+            format!("{node}   {} {}", plural(names.len(), "secret"), names.join(", "))
+        }
+        Action::CopyKept { from, kept, target } => match kept.kind {
+            KeptKind::Files => format!("{from} → {node}   {target}"),
+            KeptKind::Secrets => format!("{from} → {node}   secrets"),
+        },
         Action::WriteRelease { release } => format!("{node}   record release {}", release.number),
         Action::Retire { container, release, .. } => {
             format!("{node}   {container} (release {release}), its log is kept")
@@ -106,8 +116,11 @@ fn ranks(plan: &Plan) -> String {
         let Action::Start { rank, .. } = &step.action else { continue };
         let _ = writeln!(out, "\n  rank {} on {} ({})", rank.rank, rank.node, rank.role());
         let _ = writeln!(out, "    image   {}", rank.spec.image);
-        let argv: Vec<_> = rank.spec.argv.iter().map(|argument| shown(argument)).collect();
-        let _ = writeln!(out, "    argv    {}", argv.join(" "));
+        let (ahead, argv) = prelude::split(&rank.spec.argv);
+        for (i, command) in ahead.before.iter().enumerate() {
+            let _ = writeln!(out, "    {:<7} {}", if i == 0 { "before" } else { "" }, words(command));
+        }
+        let _ = writeln!(out, "    argv    {}", words(argv));
         for (i, (name, value)) in rank.spec.env.iter().enumerate() {
             let _ = writeln!(out, "    {:<7} {name}={value}", if i == 0 { "env" } else { "" });
         }
@@ -126,6 +139,11 @@ fn ranks(plan: &Plan) -> String {
         }
     }
     out
+}
+
+/// A command in a line.
+pub(super) fn words(argv: &[String]) -> String {
+    argv.iter().map(|argument| shown(argument)).collect::<Vec<_>>().join(" ")
 }
 
 /// An argument in a line: a launch script is told by its first words.

@@ -6,9 +6,10 @@
 //! places in the file and snippets are `config`'s; what can be wrong beyond types is `validate`'s.
 
 mod duration;
+mod secret;
 mod validate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use secret::{EnvValue, SecretSource};
 pub use validate::{Problem, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
@@ -196,9 +198,18 @@ pub struct Engine {
     #[serde(default)]
     pub args: Vec<String>,
     /// Further environment variables of the engine's containers, the same on every rank; refused
-    /// where one repeats a variable that sparkctl sets for each node.
+    /// where one repeats a variable that sparkctl sets for each node. A secret is not written here: in place of the
+    /// text stands where it comes from, `{ env: NAME }`, `{ file: PATH }` or `{ command: [WORD, ...] }`.
     #[serde(default)]
-    pub env: BTreeMap<String, String>,
+    pub env: BTreeMap<String, EnvValue>,
+}
+
+impl Engine {
+    /// The variables whose values are secrets.
+    pub fn secrets(&self) -> BTreeSet<&str> {
+        let is_secret = |(_, value): &(&String, &EnvValue)| matches!(value, EnvValue::Secret(_));
+        self.env.iter().filter(is_secret).map(|(name, _)| name.as_str()).collect()
+    }
 }
 
 /// Speculative decoding: a cheap guess at the next tokens, which the model then checks at once.

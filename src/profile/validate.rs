@@ -3,13 +3,15 @@
 //! Only what cannot work is refused, and only what the profile itself shows. Whether the nodes exist, the
 //! model fits and the image is there are questions for the nodes.
 
+mod delivered;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crate::engine::{self, RAY_PORT};
 
-use super::{Bench, Engine, EngineKind, Launch, Model, Node, Profile};
+use super::{Bench, Engine, EngineKind, EnvValue, Launch, Model, Node, PlacedFile, Profile, SecretSource};
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +32,7 @@ pub fn validate(profile: &Profile) -> Vec<Problem> {
     cluster(profile, &mut problems);
     model(&profile.model, &mut problems);
     engine(profile, &mut problems);
+    delivered::files(&profile.files, &mut problems);
     serve(profile, &mut problems);
     times(profile, &mut problems);
     bench(profile, &mut problems);
@@ -239,8 +242,10 @@ fn engine(profile: &Profile, problems: &mut Problems) {
             );
         }
     }
+    delivered::before(engine, problems);
     args(engine, problems);
     env(engine, problems);
+    delivered::secret_names(engine, problems);
 }
 
 /// What the types know already and this version cannot do.
@@ -303,9 +308,45 @@ fn env(engine: &Engine, problems: &mut Problems) {
             problems.add_in_key(path, message, "write `NAME: \"value\"`");
         } else if let Some(instead) = engine::env::reserved(name) {
             problems.add_in_key(path, format!("sparkctl sets `{name}` itself"), instead);
-        } else if value.contains('\0') {
-            problems.add(path, "a NUL character cannot be in it", "");
+        } else {
+            match value {
+                EnvValue::Text(text) if text.contains('\0') => {
+                    problems.add(path, "a NUL character cannot be in it", "");
+                }
+                EnvValue::Text(_) => {}
+                EnvValue::Secret(source) => secret(source, &path, problems),
+            }
         }
+    }
+}
+
+fn secret(source: &SecretSource, path: &str, problems: &mut Problems) {
+    match source {
+        SecretSource::Env(name) if name.is_empty() || name.contains(['=', '\0']) => {
+            let message = format!("`{name}` cannot be a variable's name: it is empty or has `=` in it");
+            problems.add(format!("{path}.env"), message, "write the name alone, e.g. `{ env: HF_TOKEN }`");
+        }
+        SecretSource::File(file) if file.is_empty() || file.contains('\0') => {
+            let message =
+                format!("`{file}` cannot be a file's path: it is empty or has a NUL character in it");
+            problems.add(format!("{path}.file"), message, "");
+        }
+        SecretSource::Command(words) => match words.first() {
+            None => problems.add(
+                format!("{path}.command"),
+                "there is no command in it",
+                "write its words, e.g. `[pass, show, hf]`",
+            ),
+            Some(program) if program.is_empty() => {
+                problems.add(format!("{path}.command[0]"), "the command's name is empty", "");
+            }
+            Some(_) => {
+                for (index, _) in words.iter().enumerate().filter(|(_, word)| word.contains('\0')) {
+                    problems.add(format!("{path}.command[{index}]"), "a NUL character cannot be in it", "");
+                }
+            }
+        },
+        SecretSource::Env(_) | SecretSource::File(_) => {}
     }
 }
 

@@ -68,7 +68,7 @@ pub async fn read_logs(
 }
 
 /// Standard output of a script that has to end well.
-fn succeeded(host: &dyn Host, what: &str, output: &Output) -> Result<String, HostError> {
+pub(crate) fn succeeded(host: &dyn Host, what: &str, output: &Output) -> Result<String, HostError> {
     if output.code == Some(0) {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

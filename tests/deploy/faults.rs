@@ -8,6 +8,7 @@ use sparkctl::host::fake::{Fault, Moment};
 use sparkctl::operation::Target;
 
 use crate::asked_again;
+use crate::delivered::{lose, with_file, with_secret};
 use crate::desk::{self, Command, Desk, changed};
 
 /// `Restored` is told of an endpoint that was asked since the failure.
@@ -110,4 +111,21 @@ async fn a_fault_at_every_effect_of_a_stop() {
     let desk = Desk::seed();
     desk.deployed().await;
     sweep("stop", &desk, Command::Stop).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_change_of_files_and_secrets() {
+    let with =
+        |desk: &Desk, word: &str| with_secret(&with_file(desk, word), "HF_TOKEN", &format!("value-{word}"));
+    let desk = with(&Desk::seed(), "one");
+    desk.deployed().await;
+    sweep("files and secrets", &with(&desk, "two"), Command::Deploy).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_rollback_whose_files_a_node_lost() {
+    let desk = with_secret(&with_file(&Desk::seed(), "one"), "HF_TOKEN", "value-one");
+    desk.deployed().await.with(changed(&desk.profile)).deployed().await;
+    lose(&desk, "spark1", "qwen35");
+    sweep("lost files", &desk, Command::Rollback(Target::Before)).await;
 }

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test takes for granted may panic")]
 
+mod delivered;
 #[path = "../desk/mod.rs"]
 mod desk;
 mod faults;
@@ -215,7 +216,7 @@ async fn interrupted_at(desk: &Desk, effect: &str) -> desk::Run {
     desk.cluster.fault_at(number_of(desk, effect).await, Fault::Hang, Moment::Before);
     let (switch, cancel) = Cancel::new();
     let wish = async {
-        tokio::time::sleep(Duration::from_secs(120)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         switch.send(true).unwrap();
         std::future::pending::<()>().await;
     };

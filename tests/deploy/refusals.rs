@@ -38,7 +38,12 @@ async fn check(desk: &Desk, command: Command, wanted: Wanted) {
 }
 
 fn listener(port: u16, process: Option<&str>) -> Listener {
-    Listener { port, address: "0.0.0.0".to_owned(), process: process.map(str::to_owned) }
+    Listener {
+        port,
+        address: "0.0.0.0".to_owned(),
+        process: process.map(str::to_owned),
+        ..Listener::default()
+    }
 }
 
 /// How a deploy is spoilt, and what is told of it.

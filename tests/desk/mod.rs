@@ -7,12 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sparkctl::config;
+use sparkctl::delivery::Delivery;
 use sparkctl::event::{Event, Events, RunOutcome};
 use sparkctl::execute::{Cancel, Hosts};
 use sparkctl::host::fake::{Behaviour, Served};
 use sparkctl::host::{FakeCluster, Host};
 use sparkctl::operation::{self, Operation, Target};
-use sparkctl::plan::planner::{self, Operator, Planned};
+use sparkctl::plan::planner::{self, Operator, Planned, Refused};
 use sparkctl::plan::{Action, Plan, StageKind};
 use sparkctl::profile::Profile;
 use sparkctl::release::{Outcome, ReleaseNumber};
@@ -22,6 +23,8 @@ use sparkctl::release::{Outcome, ReleaseNumber};
 pub struct Desk {
     pub cluster: FakeCluster,
     pub profile: Profile,
+    /// What the profile's files and secrets hold.
+    pub delivery: Delivery,
 }
 
 /// What is to be done.
@@ -57,17 +60,17 @@ pub fn operator() -> Operator {
 impl Desk {
     /// The cluster that the project began with.
     pub fn seed() -> Self {
-        Self { cluster: FakeCluster::seed(), profile: seed_profile() }
+        Self { cluster: FakeCluster::seed(), profile: seed_profile(), delivery: Delivery::default() }
     }
 
     /// The same machines again, in a cluster of their own.
     pub fn copy(&self) -> Self {
-        Self { cluster: FakeCluster::new(self.cluster.machines()), profile: self.profile.clone() }
+        Self { cluster: FakeCluster::new(self.cluster.machines()), ..self.clone() }
     }
 
     /// The same machines, and another profile.
     pub fn with(&self, profile: Profile) -> Self {
-        Self { cluster: self.cluster.clone(), profile }
+        Self { profile, ..self.clone() }
     }
 
     pub fn hosts(&self) -> Hosts {
@@ -101,7 +104,7 @@ impl Desk {
         };
         let done = async {
             match command {
-                Command::Deploy => operation.deploy().await,
+                Command::Deploy => operation.deploy(&self.delivery).await,
                 Command::Rollback(target) => operation.rollback(target).await,
                 Command::Stop => operation.stop().await,
             }
@@ -125,8 +128,14 @@ impl Desk {
 
     /// What a deploy would do now.
     pub async fn plan(&self) -> Planned {
-        let facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
-        planner::deploy(&self.profile, &facts, &operator()).unwrap()
+        self.planned().await.unwrap()
+    }
+
+    /// The same, or why not.
+    pub async fn planned(&self) -> Result<Planned, Refused> {
+        let mut facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
+        operation::compare(&self.profile, &self.delivery, &self.hosts(), &mut facts).await.unwrap();
+        planner::deploy(&self.profile, &self.delivery, &facts, &operator())
     }
 
     /// What answers at the profile's endpoint.
@@ -215,7 +224,12 @@ pub fn lint(plan: &Plan) {
                 assert!(!started, "a container is stopped after one was started");
                 stopped = true;
             }
-            Action::CopyWeights { .. } | Action::CopyImage { .. } | Action::KeepImage { .. } => {
+            Action::CopyWeights { .. }
+            | Action::CopyImage { .. }
+            | Action::KeepImage { .. }
+            | Action::PutFile { .. }
+            | Action::PutSecrets { .. }
+            | Action::CopyKept { .. } => {
                 assert!(!stopped && !started, "bytes are moved in stage {kind}");
             }
             Action::KeepRunning { .. } => assert_eq!(kind, StageKind::Record),

@@ -18,6 +18,21 @@ pub(super) fn docker(info: SystemInfo) -> Docker {
         store: if containerd { ImageStore::Containerd } else { ImageStore::Classic },
         root: info.docker_root_dir.unwrap_or_default(),
         disk: None,
+        api: None,
+        storage_driver: info.driver,
+        cgroup_driver: info.cgroup_driver.map(|driver| driver.to_string()),
+        cgroup_version: info.cgroup_version.map(|version| version.to_string()),
+        runtimes: info.runtimes.map(|runtimes| sorted_names(runtimes.into_keys())),
+        default_runtime: info.default_runtime.filter(|name| !name.is_empty()),
+        cdi_folders: info.cdi_spec_dirs,
+        cdi_devices: info.discovered_devices.map(|devices| {
+            let cdi = devices.into_iter().filter(|device| device.source.as_deref() == Some("cdi"));
+            sorted_names(cdi.filter_map(|device| device.id))
+        }),
+        rootless: info
+            .security_options
+            .map(|options| options.iter().any(|option| option.starts_with("name=rootless"))),
+        live_restore: info.live_restore_enabled,
     }
 }
 
@@ -30,6 +45,11 @@ pub(super) fn image(image: ImageInspect) -> Image {
         references,
         content,
         architecture: image.architecture.unwrap_or_default(),
+        entrypoint: Vec::new(),
+        command: Vec::new(),
+        env: std::collections::BTreeMap::new(),
+        labels: std::collections::BTreeMap::new(),
+        created: None,
         size: image.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
     }
 }
@@ -108,6 +128,7 @@ pub(super) fn container(answer: ContainerInspectResponse) -> Container {
             started: moment(state.started_at.as_deref()),
             finished: moment(state.finished_at.as_deref()),
             error: state.error.unwrap_or_default(),
+            health: None,
         },
         restart: restart.unwrap_or_else(|| "no".to_owned()),
         restarts: answer.restart_count.and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
@@ -115,7 +136,16 @@ pub(super) fn container(answer: ContainerInspectResponse) -> Container {
         published: published.into_iter().collect(),
         ours: ours(&config),
         image: config.image.unwrap_or_default(),
+        argv: Vec::new(),
+        model: None,
+        env_names: Vec::new(),
+        host_network: false,
+        mounts: std::collections::BTreeMap::new(),
     }
+}
+
+fn sorted_names(names: impl Iterator<Item = String>) -> Vec<String> {
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Docker's zero time, of the year 1, is none.

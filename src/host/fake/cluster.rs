@@ -50,6 +50,8 @@ pub enum Behaviour {
     NeverReady,
     /// This rank ends with status 1 as soon as it is started.
     CrashAtStart(u32),
+    /// The first command ahead of the engine fails in this rank's container.
+    BeforeFails(u32),
     /// The endpoint lists and serves a model of another name.
     WrongModel,
     /// The endpoint answers, and wrongly.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::cluster::{Behaviour, State};
+use super::kept;
 use super::machine::{FakeContainer, now};
 use crate::host::{HostError, HttpAnswer};
 use crate::profile::NodeName;
@@ -31,9 +32,11 @@ impl State {
     pub(super) fn settle(&mut self) {
         let present = Instant::now();
         for container in self.machines.values_mut().flat_map(|m| m.containers.values_mut()) {
-            if container.ends.is_some_and(|end| end <= present) {
-                container.say("RuntimeError: Engine core initialization failed.");
-                container.end(1);
+            if let Some((_, status)) = container.ends.filter(|(end, _)| *end <= present) {
+                if status == 1 {
+                    container.say("RuntimeError: Engine core initialization failed.");
+                }
+                container.end(status);
             }
         }
         let seen = self.heads().map(|(node, head)| (node, head, self.group(head).is_some()));
@@ -133,13 +136,23 @@ impl State {
         let path = model_path(container).map(str::to_owned);
         let ours = container.container.ours.clone();
         let behaviour = ours.as_ref().and_then(|ours| behaviours.get(&ours.release.0));
+        let is =
+            |of: fn(u32) -> Behaviour| ours.as_ref().is_some_and(|ours| behaviour == Some(&of(ours.rank)));
+        let (crashes, before_fails) = (is(Behaviour::CrashAtStart), is(Behaviour::BeforeFails));
         container.say("INFO: starting");
-        let crashes = behaviour.is_some_and(|b| ours.is_some_and(|o| *b == Behaviour::CrashAtStart(o.rank)));
         let lacks = path.as_ref().is_some_and(|path| !machine.folders.contains_key(path));
+        let told = kept::tell(machine, &machine.containers[name]);
         let container = machine.container(name).expect("it is there");
-        if crashes || lacks {
+        for line in told {
+            container.say(&line);
+        }
+        if before_fails {
+            container.say("patch: **** Can't find file to patch");
+            container.say("sparkctl: engine.before[0] failed with exit status 3: bash /sparkctl/patch.sh");
+            container.ends = Some((Instant::now(), 3));
+        } else if crashes || lacks {
             container.say("ValueError: this engine was told to fail");
-            container.ends = Some(Instant::now());
+            container.ends = Some((Instant::now(), 1));
         }
         let on_gpu: Vec<_> = machine
             .containers

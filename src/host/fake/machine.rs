@@ -38,6 +38,8 @@ pub struct Machine {
     pub containers: BTreeMap<String, FakeContainer>,
     /// Release folders by deployment and folder name.
     pub releases: BTreeMap<(String, String), ReleaseFolder>,
+    /// Placed files and secrets, by their path below `~/.local/state/sparkctl/`.
+    pub kept: BTreeMap<String, Vec<u8>>,
 }
 
 /// A container, and what a machine needs to know of it beyond what it tells.
@@ -49,8 +51,8 @@ pub struct FakeContainer {
     /// Lines with Docker's time stamp.
     pub log: Vec<String>,
     pub(super) started: Option<Instant>,
-    /// When it ends by itself.
-    pub(super) ends: Option<Instant>,
+    /// When it ends by itself, and with which status.
+    pub(super) ends: Option<(Instant, i64)>,
     /// A head: its group was once whole.
     pub(super) formed: bool,
     /// A head: its group was whole and is not any more.
@@ -75,10 +77,8 @@ impl FakeContainer {
             image: image.to_owned(),
             state,
             restart: "always".to_owned(),
-            restarts: 0,
             gpus,
-            published: Vec::new(),
-            ours: None,
+            ..Container::default()
         })
     }
 
@@ -89,10 +89,9 @@ impl FakeContainer {
             image: new.image.clone(),
             state: created(),
             restart: "no".to_owned(),
-            restarts: 0,
             gpus: new.spec.gpus,
-            published: Vec::new(),
             ours: ours(&new.labels),
+            ..Container::default()
         });
         made.spec = Some(new.spec.clone());
         made
@@ -146,6 +145,11 @@ impl Machine {
             content: content.clone(),
             architecture: architecture.to_owned(),
             size,
+            entrypoint: Vec::new(),
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            labels: BTreeMap::new(),
+            created: None,
         });
     }
 
@@ -195,15 +199,7 @@ fn ours(labels: &BTreeMap<String, String>) -> Option<Ours> {
 }
 
 fn created() -> ContainerState {
-    ContainerState {
-        status: "created".to_owned(),
-        running: false,
-        exit_code: 0,
-        oom_killed: false,
-        started: None,
-        finished: None,
-        error: String::new(),
-    }
+    ContainerState { status: "created".to_owned(), ..ContainerState::default() }
 }
 
 /// A content of an image, made of a word.

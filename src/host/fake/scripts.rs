@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::FakeHost;
 use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
+use super::kept;
 use super::machine::ReleaseFolder;
 use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, Output, Running, Script};
@@ -14,7 +15,18 @@ use crate::profile::NodeName;
 
 /// Whether a script changes its node.
 pub(super) fn changes(name: &str) -> bool {
-    !matches!(name, "gather" | "read-logs" | "ray-nodes" | "lock" | "check-image" | "serve-weights")
+    !matches!(
+        name,
+        "gather"
+            | "read-logs"
+            | "ray-nodes"
+            | "lock"
+            | "check-image"
+            | "serve-weights"
+            | "take-kept"
+            | "read-secrets"
+            | "compare-secrets"
+    )
 }
 
 /// Runs a script that ends by itself.
@@ -22,7 +34,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
     let argument = |at: usize| script.args.get(at).map_or("", String::as_str);
     let folder = (argument(0).to_owned(), argument(1).to_owned());
     match script.name {
-        "gather" => good(gather(state, node, argument(0), argument(1))),
+        "gather" => good(gather(state, node, argument(1), argument(2))),
         "write-release" => {
             let there = state.machine(node).releases.entry(folder).or_default();
             let changed = there.record.as_ref() != Some(&script.input);
@@ -35,6 +47,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
                 return bad("Error response from daemon: No such container");
             };
             let log = container.log.join("\n") + "\n";
+            let log = kept::redacted(machine, argument(0), &log);
             let there = machine.releases.entry(folder).or_default();
             let rank = argument(2).parse().unwrap_or_default();
             there.logs.entry(rank).or_default().push_str(&log);
@@ -61,15 +74,16 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             machine.images.retain(|image| !image.references.is_empty());
             good("")
         }
-        other => bad(&format!("the fake machine knows no script `{other}`")),
+        other => kept::run(state.machine(node), script)
+            .unwrap_or_else(|| bad(&format!("the fake machine knows no script `{other}`"))),
     }
 }
 
-fn good(text: impl Into<Vec<u8>>) -> Output {
+pub(super) fn good(text: impl Into<Vec<u8>>) -> Output {
     Output { code: Some(0), stdout: text.into(), stderr: Vec::new() }
 }
 
-fn bad(why: &str) -> Output {
+pub(super) fn bad(why: &str) -> Output {
     Output { code: Some(1), stdout: Vec::new(), stderr: why.as_bytes().to_vec() }
 }
 
@@ -384,6 +398,7 @@ fn gather(state: &mut State, node: &NodeName, deployment: &str, model: &str) -> 
     for ((_, folder), there) in machine.releases.iter().filter(|((of, _), _)| of == deployment) {
         section(&format!("release {folder}"), release_text(there));
     }
+    section("kept", kept::section(machine, deployment).as_bytes());
     section("end", b"");
     out
 }

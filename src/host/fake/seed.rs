@@ -43,6 +43,7 @@ fn spark(number: u8) -> Machine {
         mtu,
         up,
         rdma: rdma.iter().map(|device| (*device).to_owned()).collect(),
+        ..Interface::default()
     };
     let hostname = format!("spark{number}");
     let used = Disk { total: 3_936_000_000_000, free: 3_200_000_000_000 };
@@ -56,6 +57,7 @@ fn spark(number: u8) -> Machine {
             memory_total: 128_524_288_000,
             memory_available: 121_000_001_536,
             hostname,
+            ..System::default()
         },
         interfaces: vec![
             interface("lo", Some([127, 0, 0, 1]), 65536, true, &[]),
@@ -73,9 +75,10 @@ fn spark(number: u8) -> Machine {
             memory_used: None,
             utilisation: Some(0),
             temperature: Some(41),
+            ..Gpu::default()
         }],
         infiniband: true,
-        listeners: vec![Listener { port: 22, address: "0.0.0.0".to_owned(), process: None }],
+        listeners: vec![Listener { port: 22, address: "0.0.0.0".to_owned(), ..Listener::default() }],
         folders: BTreeMap::new(),
         lost_peers: Vec::new(),
         model_disk: used,
@@ -87,10 +90,21 @@ fn spark(number: u8) -> Machine {
             store: ImageStore::Classic,
             root: "/var/lib/docker".to_owned(),
             disk: Some(used),
+            api: Some("1.51".to_owned()),
+            storage_driver: Some("overlay2".to_owned()),
+            cgroup_driver: Some("systemd".to_owned()),
+            cgroup_version: Some("2".to_owned()),
+            runtimes: Some(vec!["nvidia".to_owned(), "runc".to_owned()]),
+            default_runtime: Some("runc".to_owned()),
+            cdi_folders: Some(vec!["/etc/cdi".to_owned(), "/var/run/cdi".to_owned()]),
+            cdi_devices: Some(Vec::new()),
+            rootless: Some(false),
+            live_restore: Some(false),
         },
         images: Vec::new(),
         containers: BTreeMap::new(),
         releases: BTreeMap::new(),
+        kept: BTreeMap::new(),
     }
 }
 

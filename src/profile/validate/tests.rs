@@ -47,6 +47,16 @@ fn nothing_is_wrong_with_what_can_work() {
             r#"["--max-num-seqs", "64", "-O3", "--model-impl=auto", "--x={\"a\": 1}", "two words"]"#,
         ),
         ("/engine/env", r#"{"NCCL_DEBUG": "INFO", "EMPTY": "", "with.dot": "a=b"}"#),
+        ("/engine/env", r#"{"A": {"env": "B"}, "C": {"file": "~/c"}, "D": {"command": ["pass", ""]}}"#),
+        (
+            "/files",
+            r#"[{"source": "a b", "target": "/sparkctl/a"}, {"source": "a b", "target": "/sparkctl/ab.c"}]"#,
+        ),
+        (
+            "/files",
+            r#"[{"source": "x", "target": "/modeling/x"}, {"source": "x", "target": "/run/sparkctl/mine"}]"#,
+        ),
+        ("/engine/before", r#"[["bash", "-c", "two\nlines"], ["true"]]"#),
         ("/serve/name", r#""Qwen/Qwen3.5""#),
         ("/ready/stall", r#""2h""#),
         ("/bench/concurrency", "[]"),
@@ -252,6 +262,20 @@ fn variables_that_sparkctl_sets() {
 }
 
 #[test]
+fn secrets_that_come_from_nowhere() {
+    for (source, path, message, hint) in [
+        (r#"{"env": ""}"#, "engine.env.A.env", "cannot be a variable's name", "HF_TOKEN"),
+        (r#"{"env": "A=B"}"#, "engine.env.A.env", "cannot be a variable's name", "HF_TOKEN"),
+        (r#"{"file": ""}"#, "engine.env.A.file", "cannot be a file's path", ""),
+        (r#"{"command": []}"#, "engine.env.A.command", "there is no command", "[pass, show, hf]"),
+        (r#"{"command": ["", "x"]}"#, "engine.env.A.command[0]", "name is empty", ""),
+        (r#"{"command": ["x", "\u0000"]}"#, "engine.env.A.command[1]", "NUL", ""),
+    ] {
+        check("/engine/env", &format!(r#"{{"A": {source}}}"#), path, message, hint);
+    }
+}
+
+#[test]
 fn problems_come_in_the_order_of_the_fields() {
     let problems = problems(&[
         ("/bench/input_tokens", "0"),
@@ -264,4 +288,69 @@ fn problems_come_in_the_order_of_the_fields() {
     let expected =
         ["cluster.user", "model.path", "engine.tensor_parallel", "serve.port", "bench.input_tokens"];
     assert_eq!(paths, expected);
+}
+
+#[test]
+fn placed_files() {
+    let check =
+        |files: &str, path: &str, message: &str, hint: &str| check("/files", files, path, message, hint);
+    let target = |target: &str, message: &str, hint: &str| {
+        let file = serde_json::json!([{ "source": "x", "target": target }]).to_string();
+        check(&file, "files[0].target", message, hint);
+    };
+    check(r#"[{"source": " ", "target": "/x"}]"#, "files[0].source", "there is no path", "write the path");
+    target("chat.jinja", "is not an absolute path", "begin it with `/`");
+    target("", "is not an absolute path", "begin it with `/`");
+    target("/", "ends with `/`", "name the file");
+    target("/sparkctl/", "ends with `/`", "name the file");
+    target("/sparkctl/../model/x", "has `.`, `..` or `//`", "without it");
+    target("/sparkctl//x", "has `.`, `..` or `//`", "without it");
+    target("/sparkctl/a:b", "has `:` or `,`", "another name");
+    target("/sparkctl/a,b", "has `:` or `,`", "another name");
+    target("/sparkctl/a\nb", "has a control character", "on one line");
+    target("/model/chat.jinja", "would hide `/model`, or be hidden by it", "a path of its own");
+    target("/model", "would hide `/model`", "a path of its own");
+    target("/root", "would hide `/root/.cache`", "a path of its own");
+    target("/run/sparkctl/secrets", "would hide `/run/sparkctl/secrets`", "a path of its own");
+    let two = |one: &str, other: &str| {
+        serde_json::json!([{ "source": "x", "target": one }, { "source": "y", "target": other }]).to_string()
+    };
+    check(
+        &two("/a/b", "/a/b"),
+        "files[1].target",
+        "is the target of `files[0]` as well",
+        "a place of its own",
+    );
+    check(
+        &two("/a/b", "/a/b/c"),
+        "files[1].target",
+        "`/a/b/c` and `/a/b` of `files[0]` lie in one another",
+        "a place",
+    );
+    check(&two("/a/b/c", "/a/b"), "files[1].target", "lie in one another", "a place");
+}
+
+#[test]
+fn commands_ahead_of_the_engine_and_names_of_secrets() {
+    check(
+        "/engine/before",
+        r#"[["true"], []]"#,
+        "engine.before[1]",
+        "there is no command",
+        "write its words",
+    );
+    check("/engine/before", r#"[["", "x"]]"#, "engine.before[0]", "there is no command", "write its words");
+    check("/engine/before", r#"[["a", "b\u0000"]]"#, "engine.before[0][1]", "a NUL character", "");
+    let one = r#"[["bash /sparkctl/patch.sh"]]"#;
+    check(
+        "/engine/before",
+        one,
+        "engine.before[0]",
+        "is one word with a space in it",
+        "write each word by itself",
+    );
+    for name in ["with.dot", "two words", "9A"] {
+        let env = serde_json::json!({ name: { "env": "X" } }).to_string();
+        check("/engine/env", &env, &format!("engine.env.{name}"), "cannot be a secret's variable", "");
+    }
 }
