@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use crate::engine;
 use crate::profile::EngineKind;
 
 use super::flags::{self, Flag, Meaning};
@@ -52,7 +51,7 @@ impl Draft {
                 if let Some((_, line, before)) =
                     seen.iter().find(|(other, _, before)| *other == meaning && *before != written)
                 {
-                    report.spare(*line, shown(before), "it is given again, and the last counts");
+                    report.spare(*line, before, "it is given again, and the last counts");
                 }
                 seen.retain(|(other, _, _)| *other != meaning);
                 seen.push((meaning, flag.line, written));
@@ -60,12 +59,12 @@ impl Draft {
             if flag.name.is_empty() {
                 draft.positional(&flag, report);
             } else if let Some(why) = no_value(&flag) {
-                report.lose(flag.line, shown(&flag.written()), why);
+                report.lose(flag.line, flag.written(), why);
             } else if partitions && flag.meaning == Some(Meaning::Data) {
                 // With attention by data, the size cuts the tensor ranks up and asks for no more of them.
                 draft.args.push(flag);
             } else if let Some(meaning) = flag.meaning {
-                draft.take(kind, flag, meaning, report);
+                draft.take(flag, meaning, report);
             } else {
                 draft.args.push(flag);
             }
@@ -83,7 +82,7 @@ impl Draft {
         }
     }
 
-    fn take(&mut self, kind: EngineKind, flag: Flag, meaning: Meaning, report: &mut Report) {
+    fn take(&mut self, flag: Flag, meaning: Meaning, report: &mut Report) {
         let line = flag.line;
         let written = flag.written();
         match meaning {
@@ -157,13 +156,7 @@ impl Draft {
             | Meaning::TrustRemoteCode => true,
         };
         if !fits {
-            match engine::reserved_args(kind)
-                .iter()
-                .any(|reserved| reserved.names.contains(&flag.name.as_str()))
-            {
-                true => report.lose(line, written, "its value cannot be read"),
-                false => self.args.push(flag),
-            }
+            self.args.push(flag);
         }
     }
 
@@ -214,11 +207,6 @@ fn no_value(flag: &Flag) -> Option<String> {
         let name = name.split(UNKNOWN[1]).next().unwrap_or(name);
         Some(format!("`{{{name}}}` has no value in `defaults`"))
     })
-}
-
-/// A text with its unknown placeholders as they were written.
-pub(super) fn shown(text: &str) -> String {
-    text.replace(UNKNOWN[0], "{").replace(UNKNOWN[1], "}")
 }
 
 #[cfg(test)]

@@ -53,10 +53,7 @@ pub(super) fn choose(
         (None, None) => return Err(Refused::new(0, "the recipe names no model")),
     };
     if !is_path(model) && !is_hub(&model.text) {
-        let message = format!(
-            "`{}` is neither a model of the Hub nor an absolute path",
-            super::draft::shown(&model.text)
-        );
+        let message = format!("`{}` is neither a model of the Hub nor an absolute path", model.text);
         return Err(Refused::new(line, message));
     }
     Ok(place(recipe, draft, model, models, report))

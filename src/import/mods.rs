@@ -67,7 +67,7 @@ fn pre_exec(
     report: &mut Report,
 ) {
     if let Some(script) = scalar(entry) {
-        let script = super::draft::shown(&template::fill(&script, values, Format::Sparkrun));
+        let script = template::shown(&template::fill(&script, values, Format::Sparkrun));
         let commands = shell::commands(&script, entry.line, &BTreeMap::new());
         ahead.before.push(match commands.as_slice() {
             [only] if only.is_plain() && !shell::is_control(only) => {

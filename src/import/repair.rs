@@ -1,5 +1,7 @@
 //! Takes out of a new profile what no profile may have, and tells it: the last step of an import.
 
+use std::collections::BTreeMap;
+
 use crate::profile::{Problem, Profile, validate};
 
 use super::flags::Flag;
@@ -12,12 +14,13 @@ const MOST: usize = 500;
 pub(super) fn repair(
     mut profile: Profile,
     mut args: Vec<Flag>,
+    env: &BTreeMap<String, usize>,
     report: &mut Report,
 ) -> Result<Profile, Refused> {
     for _ in 0..MOST {
         let problems = validate(&profile);
         let Some(problem) = problems.first() else { return Ok(profile) };
-        if !take_out(&mut profile, &mut args, problem, report) {
+        if !take_out(&mut profile, &mut args, env, problem, report) {
             return Err(refused(problem));
         }
         profile.engine.args = args.iter().flat_map(Flag::words).collect();
@@ -34,7 +37,13 @@ fn refused(problem: &Problem) -> Refused {
 }
 
 /// Takes out what `problem` is about; false where the profile cannot do without it.
-fn take_out(profile: &mut Profile, args: &mut Vec<Flag>, problem: &Problem, report: &mut Report) -> bool {
+fn take_out(
+    profile: &mut Profile,
+    args: &mut Vec<Flag>,
+    env: &BTreeMap<String, usize>,
+    problem: &Problem,
+    report: &mut Report,
+) -> bool {
     let why = match &problem.hint {
         Some(hint) => format!("{}: {hint}", problem.message),
         None => problem.message.clone(),
@@ -43,12 +52,13 @@ fn take_out(profile: &mut Profile, args: &mut Vec<Flag>, problem: &Problem, repo
     if let Some(index) = index(path, "engine.args") {
         let Some(at) = flag_at(args, index) else { return false };
         let flag = args.remove(at);
-        report.lose(flag.line, flag.written(), why);
+        tell(flag.line, flag.written(), problem, why, report);
         return true;
     }
     if let Some(name) = path.strip_prefix("engine.env.") {
         let Some(value) = profile.engine.env.remove(name) else { return false };
-        report.lose(0, format!("env: {name}={value}"), why);
+        let what = format!("env: {name}={}", value.text().unwrap_or("(a secret)"));
+        tell(env.get(name).copied().unwrap_or(0), what, problem, why, report);
         return true;
     }
     if let Some(index) = index(path, "files") {
@@ -94,6 +104,14 @@ fn take_out(profile: &mut Profile, args: &mut Vec<Flag>, problem: &Problem, repo
             true
         }
         None => false,
+    }
+}
+
+/// What sparkctl does by itself is not needed; all else is lost.
+fn tell(line: usize, what: String, problem: &Problem, why: String, report: &mut Report) {
+    match problem.hint.as_deref().and_then(|hint| hint.strip_prefix("leave it out: ")) {
+        Some(ours) if problem.message.contains("sparkctl sets") => report.spare(line, what, ours),
+        _ => report.lose(line, what, why),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::template::shown;
+
 /// A part of a recipe, and why it is not in the profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
@@ -34,15 +36,24 @@ impl Report {
     }
 
     pub(super) fn ask(&mut self, what: impl Into<String>) {
-        let what = what.into();
+        let what = shown(&what.into());
         if !self.to_do.contains(&what) {
             self.to_do.push(what);
         }
     }
 }
 
+impl Report {
+    /// In the order of the recipe; parts of other files last.
+    pub(super) fn sort(&mut self) {
+        for items in [&mut self.not_carried, &mut self.not_needed] {
+            items.sort_by_key(|item| item.line.unwrap_or(usize::MAX));
+        }
+    }
+}
+
 fn item(line: usize, what: String, why: String) -> Item {
-    Item { line: (line > 0).then_some(line), what, why }
+    Item { line: (line > 0).then_some(line), what: shown(&what), why: shown(&why) }
 }
 
 /// Why no profile can be made.
@@ -58,7 +69,7 @@ pub struct Refused {
 
 impl Refused {
     pub(super) fn new(line: usize, message: impl Into<String>) -> Self {
-        Self { line: (line > 0).then_some(line), message: message.into(), hint: None }
+        Self { line: (line > 0).then_some(line), message: shown(&message.into()), hint: None }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::engine::{self, MODEL_TARGET};
+use crate::engine::MODEL_TARGET;
 use crate::profile::{EngineKind, Speculative};
 
 use super::draft::Draft;
@@ -11,7 +11,7 @@ use super::model::is_hub;
 use super::report::Report;
 use super::shell::Word;
 
-/// The field; what it cannot say becomes arguments of `draft`, or is lost. `folder` is where the weights are.
+/// The field; what it cannot say becomes arguments of `draft`. `folder` is where the weights are.
 pub(super) fn take(
     kind: EngineKind,
     draft: &mut Draft,
@@ -29,36 +29,13 @@ pub(super) fn take(
     let field = text("method")
         .zip(tokens.and_then(|tokens| tokens.try_into().ok()))
         .map(|(method, tokens)| Speculative { method, tokens, model: text("model") });
-    let more: Vec<_> = all
-        .iter()
-        .filter(|(key, _)| !["method", "num_speculative_tokens", "model"].contains(&key.as_str()))
-        .collect();
-    if field.is_some() && more.is_empty() {
+    let says_all =
+        all.keys().all(|key| ["method", "num_speculative_tokens", "model"].contains(&key.as_str()));
+    if field.is_some() && says_all {
         return field;
     }
-    let flags = arguments(kind, &all, line);
-    let reserved = engine::reserved_args(kind);
-    if let Some(flag) =
-        flags.iter().find(|flag| reserved.iter().any(|r| r.names.contains(&flag.name.as_str())))
-    {
-        if field.is_none() {
-            report.lose(
-                line,
-                flag.written(),
-                "`engine.speculative` needs a method and how many tokens it guesses",
-            );
-        } else {
-            for (key, value) in more {
-                report.lose(
-                    line,
-                    format!("{}: {key}: {value}", flag.name),
-                    "`engine.speculative` has no such field",
-                );
-            }
-        }
-        return field;
-    }
-    draft.args.extend(flags);
+    // An engine's own words say more than the field: they stay its own.
+    draft.args.extend(arguments(kind, &all, line));
     None
 }
 

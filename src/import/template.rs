@@ -98,6 +98,11 @@ fn shaped(value: &str, placeholder: &Placeholder<'_>) -> String {
     value.to_owned()
 }
 
+/// A text with its unknown placeholders as they were written.
+pub(super) fn shown(text: &str) -> String {
+    text.replace(UNKNOWN[0], "{").replace(UNKNOWN[1], "}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

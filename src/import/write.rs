@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::{Imported, Item};
-use crate::profile::{EngineKind, Launch, Profile, Ready, Verify};
+use crate::profile::{EngineKind, EnvValue, Launch, Profile, Ready, SecretSource, Verify};
 
 /// Columns of a comment.
 const WIDTH: usize = 112;
@@ -155,7 +155,16 @@ fn profile(out: &mut String, imported: &Imported) {
     if !engine.env.is_empty() {
         line("  env:".to_owned());
         for (name, value) in &engine.env {
-            line(format!("    {}: {}", scalar(name), scalar(value)));
+            let value = match value {
+                EnvValue::Text(text) => scalar(text),
+                EnvValue::Secret(SecretSource::Env(variable)) => format!("{{ env: {} }}", scalar(variable)),
+                EnvValue::Secret(SecretSource::File(path)) => format!("{{ file: {} }}", scalar(path)),
+                EnvValue::Secret(SecretSource::Command(words)) => {
+                    let words: Vec<_> = words.iter().map(|word| scalar(word)).collect();
+                    format!("{{ command: [{}] }}", words.join(", "))
+                }
+            };
+            line(format!("    {}: {value}", scalar(name)));
         }
     }
     if !profile.files.is_empty() {
@@ -195,7 +204,10 @@ fn scalar(text: &str) -> String {
     {
         return text.to_owned();
     }
-    let text = text.replace("${", "$${");
+    let text = literal(text);
+    if text.contains('"') && !text.contains('\'') && text.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
+        return format!("'{text}'");
+    }
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
@@ -213,4 +225,17 @@ fn scalar(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// Text with every `$` that a profile would act on doubled.
+fn literal(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        out.push(c);
+        if c == '$' && matches!(rest.peek(), Some('$' | '{')) {
+            out.push('$');
+        }
+    }
+    out
 }

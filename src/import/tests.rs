@@ -1,1 +1,0 @@
-//! Small recipes, and what becomes of them.
