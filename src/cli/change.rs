@@ -1,15 +1,14 @@
 //! `deploy`, `rollback` and `stop`: the commands that change nodes. One run: connect, listen for
 //! signals, do the operation, report it, keep its record.
 
-use std::io::IsTerminal;
-use std::path::PathBuf;
-
 use async_trait::async_trait;
 use clap::Args;
 use jiff::Timestamp;
+use std::io::IsTerminal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Global, Output, known, session};
+use crate::config::{Loaded, Places};
 use crate::delivery::Delivery;
 use crate::error::{CommandError, Exit, in_full};
 use crate::event::{Event, Events, RunOutcome};
@@ -25,8 +24,8 @@ use crate::report::{Sink, audit::Audit, json::Json, report, terminal::Terminal};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  sparkctl deploy profiles/qwen35-122b.yaml")]
 pub struct DeployArgs {
-    /// The profile's file.
-    profile: PathBuf,
+    #[command(flatten)]
+    profile: known::ProfileArgs,
 }
 
 /// Back to an earlier release: the same image content, arguments, environment and weights.
@@ -56,22 +55,23 @@ enum What {
 
 /// `sparkctl deploy`.
 pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandError> {
-    let profile = known::load(&args.profile)?;
-    let delivery = known::read(&profile).await?;
-    run(&profile, "deploy", What::Deploy(delivery), global).await
+    let loaded = known::load(&args.profile)?;
+    let delivery = known::read(&loaded).await?;
+    let Loaded { profile, places } = loaded;
+    run(&profile, Some(places), "deploy", What::Deploy(delivery), global).await
 }
 
 /// `sparkctl rollback`.
 pub async fn rollback(args: RollbackArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
     let target = args.to.map_or(Target::Before, Target::Number);
-    run(&profile, "rollback", What::Rollback(target), global).await
+    run(&profile, None, "rollback", What::Rollback(target), global).await
 }
 
 /// `sparkctl stop`.
 pub async fn stop(args: StopArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
-    run(&profile, "stop", What::Stop, global).await
+    run(&profile, None, "stop", What::Stop, global).await
 }
 
 /// A mistake in how sparkctl was called.
@@ -90,7 +90,14 @@ pub(super) fn operator() -> Operator {
     Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now() }
 }
 
-async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> Result<Exit, CommandError> {
+/// `places` are those of the profile's fields, where it was read from a file just now.
+async fn run(
+    profile: &Profile,
+    places: Option<Places>,
+    command: &str,
+    what: What,
+    global: &Global,
+) -> Result<Exit, CommandError> {
     let folder = known::state()?.join(profile.name.as_str()).join("runs");
     let folder = folder.join(format!("{}-{command}", Timestamp::now().strftime("%Y%m%dT%H%M%S%3f")));
     let audit = Audit::create(folder.clone()).map_err(|error| {
@@ -103,7 +110,8 @@ async fn run(profile: &Profile, command: &str, what: What, global: &Global) -> R
         Output::Json => Box::new(Json),
         Output::Text => {
             let live = std::io::stderr().is_terminal();
-            Box::new(Terminal::new(live, global.quiet, global.verbose > 0, Some(audit.folder().to_owned())))
+            let record = Some(audit.folder().to_owned());
+            Box::new(Terminal::new(live, global.quiet, global.verbose > 0, record, places))
         }
     };
     let remember = known::Remember::new(profile)?;

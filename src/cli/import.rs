@@ -47,7 +47,8 @@ pub fn run(args: ImportArgs, global: &Global) -> Result<Exit, CommandError> {
     let file = args.file.display().to_string();
     let bytes = fs::read(&args.file).map_err(|error| usage(&format!("cannot read {file}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| usage(&format!("{file} is not UTF-8 text")))?;
-    let like = args.cluster.as_deref().map(known::load).transpose()?;
+    let like = args.cluster.as_deref().map(|file| known::read_file(file, &[])).transpose()?;
+    let like = like.map(|loaded| loaded.profile);
     let wanted = Wanted {
         models: models(args.models.as_deref(), like.as_ref())?,
         name: args.name,

@@ -6,8 +6,10 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+
 use super::change::usage;
-use crate::config;
+use crate::config::{self, ConfigError, Given, Loaded};
 use crate::delivery::{self, Delivery};
 use crate::error::{CommandError, Exit};
 use crate::event::{Event, RunOutcome};
@@ -21,6 +23,17 @@ pub fn state() -> Result<PathBuf, CommandError> {
         .or_else(|| from_environment("HOME").map(|home| home.join(".local/state")))
         .map(|state| state.join("sparkctl"))
         .ok_or_else(|| usage("neither HOME nor XDG_STATE_HOME says where sparkctl may keep its state"))
+}
+
+/// A profile's file, and what is set over it: what every command takes that works with a file.
+#[derive(Debug, Args)]
+pub struct ProfileArgs {
+    /// The profile's file.
+    profile: PathBuf,
+    /// Sets a field over what the file says, e.g. `engine.memory_fraction=0.75` or `cluster.nodes[spark2].host=x`; may be
+    /// repeated.
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
 }
 
 /// Remembers the profile of a deployment once something is done with it, so that later commands need
@@ -76,7 +89,7 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
             if file.contains('/')
                 || Path::new(file).extension().is_some_and(|e| e == "yaml" || e == "yml") =>
         {
-            load(Path::new(file))
+            read_file(Path::new(file), &[]).map(|loaded| loaded.profile)
         }
         Some(name) => {
             let known = names(&state);
@@ -100,21 +113,25 @@ pub fn find(name: Option<&str>) -> Result<Profile, CommandError> {
     }
 }
 
-/// Reads a profile's file; everything that is wrong with it is one error.
-pub fn load(file: &Path) -> Result<Profile, CommandError> {
-    let wrong = |error: config::ConfigError| {
-        CommandError::new(Exit::Usage, error.to_string()).details(&error.problems())
-    };
-    config::load(file).map_err(wrong)
+/// Reads a profile's file, with what is set over it; everything that is wrong with it is one error.
+pub fn load(args: &ProfileArgs) -> Result<Loaded, CommandError> {
+    read_file(&args.profile, &args.set)
+}
+
+/// Reads a profile's file likewise.
+pub fn read_file(file: &Path, set: &[String]) -> Result<Loaded, CommandError> {
+    let given = Given { set, environment: &|name| std::env::var(name).ok() };
+    config::load(file, &given).map_err(|error| wrong(&error))
+}
+
+fn wrong(error: &ConfigError) -> CommandError {
+    CommandError::new(Exit::Usage, error.to_string()).details(&error.problems())
 }
 
 /// Reads the profile's files and fetches its secrets; everything that is wrong with them is one error.
-pub async fn read(profile: &Profile) -> Result<Delivery, CommandError> {
-    delivery::read::read(profile).await.map_err(|problems| {
-        let told = problems.iter().map(|problem| format!("error: {}: {}", problem.path, problem.message));
-        let error = CommandError::new(Exit::Usage, told.collect::<Vec<_>>().join("\n"));
-        problems.iter().filter_map(|problem| problem.hint.clone()).fold(error, CommandError::hint)
-    })
+pub async fn read(loaded: &Loaded) -> Result<Delivery, CommandError> {
+    let read = delivery::read::read(&loaded.profile).await;
+    read.map_err(|problems| wrong(&loaded.places.error(problems)))
 }
 
 fn names(state: &Path) -> Vec<String> {

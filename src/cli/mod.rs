@@ -1,12 +1,13 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
 mod change;
+mod config;
 mod import;
 mod known;
 mod logs;
 mod plan;
 mod releases;
-
+mod schema;
 mod session;
 mod status;
 
@@ -62,6 +63,8 @@ enum Command {
     Stop(change::StopArgs),
     Logs(logs::LogsArgs),
     Import(import::ImportArgs),
+    Config(config::ConfigArgs),
+    Schema(schema::SchemaArgs),
 }
 
 /// Runs the command line of this process.
@@ -102,6 +105,8 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
         Command::Import(args) => import::run(args, global),
+        Command::Config(args) => config::run(&args, global),
+        Command::Schema(args) => Ok(schema::run(&args)),
     }
 }
 

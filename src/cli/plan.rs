@@ -1,10 +1,9 @@
 //! `plan`: what `deploy` would do. Changes nothing.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 use super::{Global, Output, change, known, print, session};
+use crate::config::Loaded;
 use crate::error::{CommandError, Exit};
 use crate::operation;
 use crate::plan::{planner, render};
@@ -14,8 +13,8 @@ use crate::report::{json, terminal};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  sparkctl plan -v profiles/qwen35-122b.yaml")]
 pub struct PlanArgs {
-    /// The profile's file.
-    profile: PathBuf,
+    #[command(flatten)]
+    profile: known::ProfileArgs,
     /// Answers with exit status 10 where there is something to do.
     #[arg(long)]
     exit_code: bool,
@@ -23,14 +22,15 @@ pub struct PlanArgs {
 
 /// `sparkctl plan`.
 pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> {
-    let profile = known::load(&args.profile)?;
-    let delivery = known::read(&profile).await?;
+    let loaded = known::load(&args.profile)?;
+    let delivery = known::read(&loaded).await?;
+    let Loaded { profile, places } = loaded;
     let hosts = session::connect_all(&profile, global).await?;
     let unreachable = |errors: Vec<_>| session::unreachable(&errors);
     let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
     operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
     let planned = planner::deploy(&profile, &delivery, &facts, &change::operator()).map_err(|refused| {
-        let lines = terminal::finding_lines(&refused.0).join("\n");
+        let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");
         CommandError::new(Exit::Refused, lines).details(&refused.0)
     })?;
     match global.output {
@@ -39,7 +39,7 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
             print(&format!("{}\n", json::document(content)));
         }
         Output::Text => {
-            for line in terminal::finding_lines(&planned.warnings) {
+            for line in terminal::finding_lines(&planned.warnings, Some(&places)) {
                 print(&format!("{line}\n"));
             }
             print(&render::text(&planned.plan, global.verbose > 0));

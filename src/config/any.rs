@@ -2,9 +2,11 @@
 //!
 //! Syntax, limits and mistakes are those of profiles. Left out on purpose: what the values mean.
 
-use super::report::ConfigError;
-use super::tree::{self, Node, Value};
-use super::{LONGEST, Mistake};
+use super::extend::LONGEST;
+use super::reader::{self, Read};
+use super::report::{ConfigError, Mistake};
+use super::source::Sources;
+use super::tree::{Node, Value};
 
 /// A value and the line that it begins in, where it is text in a block the line of its first word; lines count from 1.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,21 +58,24 @@ impl Any {
 /// What keeps the text from being read at all. An empty document is a null.
 pub fn read(file_name: &str, text: &str) -> Result<(Any, Vec<Mistake>), ConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let sources = Sources::new(file_name, text);
     if text.len() > LONGEST {
         let message = format!("the text is larger than {} KiB", LONGEST / 1024);
-        return Err(ConfigError::new(file_name, "", vec![Mistake::new("", message)]));
+        return Err(ConfigError::new(sources, vec![Mistake::new("", message)]));
     }
-    match tree::read(text) {
-        Ok((Some(tree), wrong)) => Ok((plain(tree), wrong)),
-        Ok((None, wrong)) => Ok((Any { line: 1, value: AnyValue::Null }, wrong)),
-        Err(mistake) => Err(ConfigError::new(file_name, text, vec![*mistake])),
+    match reader::read(text) {
+        Ok(Read { root, wrong, .. }) => {
+            let empty = Any { line: 1, value: AnyValue::Null };
+            Ok((root.map_or(empty, plain), ConfigError::new(sources, wrong).problems().to_vec()))
+        }
+        Err(mistake) => Err(ConfigError::new(sources, vec![*mistake])),
     }
 }
 
 fn plain(node: Node) -> Any {
     let line = node.place.line.max(1);
     let value = match node.value {
-        Value::Null | Value::StandIn => AnyValue::Null,
+        Value::Null | Value::StandIn(_) => AnyValue::Null,
         Value::Bool(is) => AnyValue::Bool(is),
         Value::Int(whole) => AnyValue::Whole(whole),
         Value::Float(number, _) => AnyValue::Float(number),

@@ -1,33 +1,20 @@
-//! What is wrong with a file, shown as a compiler would: the place, the line itself, carets, help.
-//!
-//! Plain text without colour. Nothing of the file reaches the terminal raw: control characters are replaced,
-//! and long lines are cut to the part around the place.
+//! What is wrong with a profile, shown as a compiler would: the message, the place in the text where the value really
+//! stands, help.
 
 use std::fmt::{self, Write};
 
 use serde::Serialize;
 
-/// How many characters of a line are shown.
-const WIDEST: usize = 120;
+use super::source::{Label, Place, Sources, one_line};
+
 /// How many mistakes are shown; the count at the end has them all.
 const MOST_SHOWN: usize = 50;
 
-/// A stretch of one line; line and column count from 1, in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) line: usize,
-    pub(super) column: usize,
-    pub(super) width: usize,
-}
-
-impl Place {
-    /// For what is not in the file.
-    pub(super) const NONE: Self = Self { line: 0, column: 0, width: 0 };
-}
-
-/// One thing that is wrong with a file.
+/// One thing that is wrong with a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mistake {
+    /// The file where it stands, as it was named; `--set` for the command line.
+    pub file: String,
     /// The field, e.g. `cluster.nodes[1].fabric`; empty where it is about the file or its top level.
     pub path: String,
     /// The line, from 1; none where it is about the whole file.
@@ -38,35 +25,43 @@ pub struct Mistake {
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
+    /// What it is about.
+    #[serde(skip)]
+    place: Option<Place>,
     /// What is underlined.
     #[serde(skip)]
     labels: Vec<Label>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Label {
-    place: Place,
-    note: &'static str,
-    mark: char,
+    /// What else is to be known.
+    #[serde(skip)]
+    note: Option<String>,
 }
 
 impl Mistake {
     pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
         let (path, message) = (one_line(&path.into()), one_line(&message.into()));
-        Self { path, line: None, column: None, message, help: None, labels: Vec::new() }
+        Self {
+            file: String::new(),
+            path,
+            line: None,
+            column: None,
+            message,
+            help: None,
+            place: None,
+            labels: Vec::new(),
+            note: None,
+        }
     }
 
     /// At `place`, which is underlined.
     pub(super) fn at(mut self, place: Place) -> Self {
         if place != Place::NONE {
-            self.line = Some(place.line);
-            self.column = Some(place.column);
+            self.place = Some(place);
             self.labels.push(Label { place, note: "", mark: '^' });
         }
         self
     }
 
-    /// With a second place that explains the first.
+    /// With a second place, of the same source, that explains the first.
     pub(super) fn also(mut self, place: Place, note: &'static str) -> Self {
         self.labels.push(Label { place, note, mark: '-' });
         self.labels.sort_by_key(|label| (label.place.line, label.place.column));
@@ -81,30 +76,66 @@ impl Mistake {
         self.help = help.map(|help| one_line(&help.into()));
         self
     }
+
+    pub(super) fn note_if(mut self, note: Option<impl Into<String>>) -> Self {
+        self.note = note.map(|note| one_line(&note.into()));
+        self
+    }
+
+    /// Whether it is about a place in a text.
+    pub(super) fn has_place(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// The same mistake in another source than the first.
+    pub(super) fn moved_to(mut self, source: usize) -> Self {
+        self.place = self.place.map(|place| place.moved_to(source));
+        for label in &mut self.labels {
+            label.place = label.place.moved_to(source);
+        }
+        self
+    }
 }
 
-/// All that is wrong with one file; its `Display` is the whole report.
+/// All that is wrong with one profile; its `Display` is the whole report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    file: String,
-    text: String,
+    sources: Sources,
     mistakes: Vec<Mistake>,
 }
 
 impl ConfigError {
-    pub(super) fn new(file: &str, text: &str, mut mistakes: Vec<Mistake>) -> Self {
-        mistakes.sort_by_key(|mistake| (mistake.line, mistake.column));
-        Self { file: one_line(file), text: text.to_owned(), mistakes }
+    pub(super) fn new(sources: Sources, mut mistakes: Vec<Mistake>) -> Self {
+        mistakes.sort_by_key(|mistake| mistake.place.map(|place| (place.source, place.line, place.column)));
+        for mistake in &mut mistakes {
+            let source = mistake.place.map_or(0, |place| place.source);
+            sources.name(source).clone_into(&mut mistake.file);
+            mistake.line = mistake.place.map(|place| place.line);
+            mistake.column = mistake.place.map(|place| place.column);
+        }
+        Self { sources, mistakes }
     }
 
     /// The file, as it was named.
     pub fn file(&self) -> &str {
-        &self.file
+        self.sources.name(0)
     }
 
-    /// What is wrong, by line.
+    /// What is wrong: of the named file first, then of the others, each by line.
     pub fn problems(&self) -> &[Mistake] {
         &self.mistakes
+    }
+
+    fn show(&self, mistake: &Mistake) -> Result<String, fmt::Error> {
+        let mut out = format!("error: {}\n", mistake.message);
+        let gutter = self.sources.frame(mistake.place, &mistake.labels, &mut out)?.0;
+        if let Some(note) = &mistake.note {
+            writeln!(out, "{:gutter$} = note: {note}", "")?;
+        }
+        if let Some(help) = &mistake.help {
+            writeln!(out, "{:gutter$} = help: {help}", "")?;
+        }
+        Ok(out)
     }
 }
 
@@ -112,88 +143,14 @@ impl std::error::Error for ConfigError {}
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines = lines(&self.text);
         for mistake in self.mistakes.iter().take(MOST_SHOWN) {
-            writeln!(f, "{}", snippet(&self.file, &lines, mistake)?)?;
+            writeln!(f, "{}", self.show(mistake)?)?;
         }
-        let (count, file) = (self.mistakes.len(), &self.file);
+        let (count, file) = (self.mistakes.len(), self.file());
         match count {
             1 => write!(f, "{file}: 1 error"),
             _ if count > MOST_SHOWN => write!(f, "{file}: {count} errors, the first {MOST_SHOWN} are shown"),
             _ => write!(f, "{file}: {count} errors"),
         }
     }
-}
-
-/// The lines of `text`, as YAML counts them.
-pub(super) fn lines(text: &str) -> Vec<&str> {
-    let mut lines = Vec::new();
-    let mut rest = text;
-    while let Some(end) = rest.find(['\n', '\r']) {
-        lines.push(&rest[..end]);
-        let long = if rest[end..].starts_with("\r\n") { 2 } else { 1 };
-        rest = &rest[end + long..];
-    }
-    lines.push(rest);
-    lines
-}
-
-fn snippet(file: &str, lines: &[&str], mistake: &Mistake) -> Result<String, fmt::Error> {
-    let mut out = format!("error: {}\n", mistake.message);
-    let gutter = mistake.labels.iter().map(|label| label.place.line).max().unwrap_or(0).to_string().len();
-    match (mistake.line, mistake.column) {
-        (Some(line), Some(column)) => writeln!(out, "{:gutter$}--> {file}:{line}:{column}", "")?,
-        _ => writeln!(out, "{:gutter$}--> {file}", "")?,
-    }
-    let mut last = None;
-    for label in &mistake.labels {
-        let place = label.place;
-        match last {
-            None => writeln!(out, "{:gutter$} |", "")?,
-            Some(line) if place.line > line + 1 => writeln!(out, "{:gutter$} ...", "")?,
-            Some(_) => {}
-        }
-        let (text, before, width) = cut(lines.get(place.line.saturating_sub(1)).unwrap_or(&""), place);
-        if last != Some(place.line) {
-            writeln!(out, "{:>gutter$} | {text}", place.line)?;
-        }
-        let marks = label.mark.to_string().repeat(width);
-        writeln!(out, "{}", format!("{:gutter$} | {:before$}{marks} {}", "", "", label.note).trim_end())?;
-        last = Some(place.line);
-    }
-    if let Some(help) = &mistake.help {
-        writeln!(out, "{:gutter$} = help: {help}", "")?;
-    }
-    Ok(out)
-}
-
-/// The part of a line to show, how far into it the marks begin, and how many there are.
-fn cut(line: &str, place: Place) -> (String, usize, usize) {
-    let shown: Vec<char> = line.trim_end().chars().map(|c| if hides(c) { ' ' } else { c }).collect();
-    let begin = place.column.saturating_sub(1).min(shown.len());
-    let from = if shown.len() > WIDEST { begin.saturating_sub(WIDEST / 3) } else { 0 };
-    let to = shown.len().min(from + WIDEST);
-    let (left, right) = (if from > 0 { "..." } else { "" }, if to < shown.len() { "..." } else { "" });
-    let text = format!("{left}{}{right}", shown[from..to].iter().collect::<String>());
-    let width = place.width.min(to.saturating_sub(begin)).max(1);
-    (text, begin - from + left.len(), width)
-}
-
-/// Characters that would move the cursor, the carets, or the reader's mind.
-fn hides(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-}
-
-/// `text` for a message: one line, nothing hidden, not too long.
-pub(super) fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for (count, c) in text.chars().enumerate() {
-        if count == 400 {
-            line.push_str("...");
-            break;
-        }
-        if hides(c) { line.extend(c.escape_default()) } else { line.push(c) }
-    }
-    line
 }

@@ -5,7 +5,8 @@
 
 use saphyr_parser::ScanError;
 
-use super::report::{Mistake, Place};
+use super::report::Mistake;
+use super::source::Place;
 
 /// The mistake behind `error`, with a place in one of `lines`. `opened` is the bracket that the parser was
 /// in.
@@ -16,7 +17,7 @@ pub(super) fn mistake(error: &ScanError, opened: Option<Place>, lines: &[&str]) 
             .at(place)
             .help("replace the tab by spaces");
     }
-    let place = Place { line, column, width: 1 };
+    let place = Place::new(line, column, 1);
     let info = error.info();
     let has = |words: &[&str]| words.iter().any(|word| info.contains(word));
     if has(&["mapping values are not allowed", "simple key expect"])
@@ -78,7 +79,7 @@ fn tab_near(line: usize, lines: &[&str]) -> Option<Place> {
         let text = lines.get(line - 1)?;
         let tab = text.find('\t')?;
         let indents = text[..tab].bytes().all(|b| b == b' ') && !text.trim().is_empty();
-        indents.then_some(Place { line, column: tab + 1, width: 1 })
+        indents.then_some(Place::new(line, tab + 1, 1))
     })
 }
 
@@ -92,10 +93,10 @@ fn colon_without_space(line: usize, lines: &[&str]) -> Option<Place> {
         let colon = bare.find(':')?;
         let is_key = colon > 0 && bare[..colon].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let behind = bare[colon + 1..].chars().next()?;
-        (is_key && !behind.is_whitespace() && behind != ':').then_some(Place {
+        (is_key && !behind.is_whitespace() && behind != ':').then_some(Place::new(
             line,
-            column: text[..indent].chars().count() + 1,
-            width: colon + 1,
-        })
+            text[..indent].chars().count() + 1,
+            colon + 1,
+        ))
     })
 }

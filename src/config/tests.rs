@@ -321,19 +321,20 @@ fn files_that_cannot_be_read() {
         std::fs::File::create(&path).unwrap().write_all(bytes).unwrap();
         path
     };
-    let large = vec![b'#'; LONGEST + 1];
+    let large = vec![b'#'; extend::LONGEST + 1];
     for (path, message, line) in [
         (folder.path().join("nowhere.yaml"), "cannot read the file: no such file or directory", None),
         (folder.path().to_owned(), "cannot read the file: is a directory", None),
         (write("latin1.yaml", b"version: 1\nname: caf\xe9\n"), "the file is not UTF-8 text", Some((2, 10))),
         (write("large.yaml", &large), "the file is larger than 1024 KiB, and no profile is", None),
     ] {
-        let error = load(&path).unwrap_err();
+        let error = load(&path, &Given::NOTHING).unwrap_err();
         let mistake = &error.problems()[0];
         assert_eq!((mistake.message.as_str(), mistake.line.zip(mistake.column)), (message, line), "{error}");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
-    assert_eq!(load(&write("good.yaml", GOOD.as_bytes())), parse("x", GOOD));
+    let loaded = load(&write("good.yaml", GOOD.as_bytes()), &Given::NOTHING);
+    assert_eq!(loaded.unwrap().profile, parse("x", GOOD).unwrap());
 }
 
 #[test]
@@ -341,7 +342,7 @@ fn the_list_for_programs() {
     let mistake = only("port: 30000", "port: 70000");
     let json = serde_json::to_value(&mistake).unwrap();
     let expected = serde_json::json!({
-        "path": "serve.port", "line": 24, "column": 16, "help": null,
+        "file": "profiles/x.yaml", "path": "serve.port", "line": 24, "column": 16, "help": null,
         "message": "`70000` is not a port: it has to be from 1 to 65535",
     });
     assert_eq!(json, expected);

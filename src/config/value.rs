@@ -10,8 +10,8 @@ use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::report::Place;
-use super::tree::{Node, Value};
+use super::source::Place;
+use super::tree::{Node, Value, Variant};
 
 /// What a type has against a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,9 +75,28 @@ impl de::Error for Wrong {
     }
 }
 
-static STAND_IN: Node = Node { place: Place::NONE, key: None, value: Value::StandIn };
-static EMPTY_LIST: Node = Node { place: Place::NONE, key: None, value: Value::List(Vec::new()) };
-static EMPTY_MAP: Node = Node { place: Place::NONE, key: None, value: Value::Map(Vec::new()) };
+static STAND_INS: [Node; 3] = [
+    Node::new(Place::NONE, Value::StandIn(Variant::First)),
+    Node::new(Place::NONE, Value::StandIn(Variant::Second)),
+    Node::new(Place::NONE, Value::StandIn(Variant::Third)),
+];
+static EMPTY_MAP: Node = Node::new(Place::NONE, Value::Map(Vec::new()));
+
+/// Each is a name, a path and a duration at once.
+const TEXTS: [&str; 3] = ["1m", "7m", "59m"];
+const ADDRESSES: [&str; 3] = ["0.0.0.0", "10.254.253.2", "10.254.253.3"];
+const WHOLE: [u64; 3] = [1, 2, 97];
+
+impl Variant {
+    /// One of three.
+    fn of<T>(self, [first, second, third]: [T; 3]) -> T {
+        match self {
+            Self::First => first,
+            Self::Second => second,
+            Self::Third => third,
+        }
+    }
+}
 
 impl<'de> IntoDeserializer<'de, Wrong> for &'de Node {
     type Deserializer = Self;
@@ -94,7 +113,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         match &self.value {
             Value::Null => visitor.visit_unit(),
             // Asked for by what may be of several types, one of them text.
-            Value::StandIn => visitor.visit_str("1m"),
+            Value::StandIn(variant) => visitor.visit_str(variant.of(TEXTS)),
             Value::Bool(is) => visitor.visit_bool(*is),
             Value::Int(whole) => match (u64::try_from(*whole), i64::try_from(*whole)) {
                 (Ok(whole), _) => visitor.visit_u64(whole),
@@ -113,43 +132,46 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         match self.value {
-            Value::Null | Value::StandIn => visitor.visit_none(),
+            Value::Null | Value::StandIn(Variant::First) => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.or_stand_in(visitor, |visitor| visitor.visit_bool(true))
+        self.or_stand_in(visitor, |visitor, variant| visitor.visit_bool(variant.of([true, false, true])))
     }
 
     fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.or_stand_in(visitor, |visitor| visitor.visit_u64(1))
+        self.or_stand_in(visitor, |visitor, variant| visitor.visit_u64(variant.of(WHOLE)))
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.or_stand_in(visitor, |visitor| visitor.visit_u64(1))
+        self.or_stand_in(visitor, |visitor, variant| visitor.visit_u64(variant.of(WHOLE)))
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.or_stand_in(visitor, |visitor| visitor.visit_f64(1.0))
+        self.or_stand_in(visitor, |visitor, variant| visitor.visit_f64(variant.of([1.0, 0.5, 0.25])))
     }
 
     /// Asked for by addresses.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.or_stand_in(visitor, |visitor| visitor.visit_str("0.0.0.0"))
+        self.or_stand_in(visitor, |visitor, variant| visitor.visit_str(variant.of(ADDRESSES)))
     }
 
     /// Asked for by all other text: a name, a path and a duration at once.
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.or_stand_in(visitor, |visitor| visitor.visit_str("1m"))
+        self.or_stand_in(visitor, |visitor, variant| visitor.visit_str(variant.of(TEXTS)))
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.or_stand_in(visitor, |visitor| EMPTY_LIST.deserialize_any(visitor))
+        self.or_stand_in(visitor, |visitor, variant| {
+            let one = &STAND_INS[variant as usize];
+            visitor.visit_seq(SeqDeserializer::new(std::iter::repeat_n(one, variant as usize)))
+        })
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.or_stand_in(visitor, |visitor| EMPTY_MAP.deserialize_any(visitor))
+        self.or_stand_in(visitor, |visitor, _| EMPTY_MAP.deserialize_any(visitor))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -161,8 +183,9 @@ impl<'de> Deserializer<'de> for &'de Node {
         match &self.value {
             // A list would be taken for the fields in their order.
             Value::List(_) => Err(Wrong::Type { expected: "a map".to_owned() }),
-            _ => self.or_stand_in(visitor, |visitor| {
-                visitor.visit_map(MapDeserializer::new(fields.iter().map(stand_in_for)))
+            _ => self.or_stand_in(visitor, |visitor, variant| {
+                let one = &STAND_INS[variant as usize];
+                visitor.visit_map(MapDeserializer::new(fields.iter().map(|field| (*field, one))))
             }),
         }
     }
@@ -175,7 +198,10 @@ impl<'de> Deserializer<'de> for &'de Node {
     ) -> Result<V::Value, Wrong> {
         match (&self.value, known) {
             (Value::Text(text), _) => visitor.visit_enum(text.as_str().into_deserializer()),
-            (Value::StandIn, [first, ..]) => visitor.visit_enum((*first).into_deserializer()),
+            (Value::StandIn(variant), [first, ..]) => {
+                let word = known.get(*variant as usize).unwrap_or(first);
+                visitor.visit_enum((*word).into_deserializer())
+            }
             _ => Err(Wrong::Choice { known }),
         }
     }
@@ -190,12 +216,11 @@ impl<'de> Node {
     fn or_stand_in<V: Visitor<'de>>(
         &'de self,
         visitor: V,
-        stand_in: impl FnOnce(V) -> Result<V::Value, Wrong>,
+        stand_in: impl FnOnce(V, Variant) -> Result<V::Value, Wrong>,
     ) -> Result<V::Value, Wrong> {
-        if self.value == Value::StandIn { stand_in(visitor) } else { self.deserialize_any(visitor) }
+        match self.value {
+            Value::StandIn(variant) => stand_in(visitor, variant),
+            _ => self.deserialize_any(visitor),
+        }
     }
-}
-
-fn stand_in_for<'de>(field: &&'static str) -> (&'static str, &'de Node) {
-    (field, &STAND_IN)
 }

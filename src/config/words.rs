@@ -99,7 +99,7 @@ fn expected_words(expected: &str) -> &str {
 /// What stands in the file.
 fn found(node: &Node) -> String {
     match &node.value {
-        Value::Null | Value::StandIn => "nothing".to_owned(),
+        Value::Null | Value::StandIn(_) => "nothing".to_owned(),
         Value::Bool(_) => format!("the truth value {}", bare(node)),
         Value::Int(_) => format!("the whole number {}", bare(node)),
         Value::Float(..) => format!("the number {}", bare(node)),

@@ -199,9 +199,8 @@ mod tests {
         std::fs::write(at("good"), "one").unwrap();
         std::fs::write(at("large"), vec![0; 1 + usize::try_from(LARGEST_FILE).unwrap()]).unwrap();
         std::fs::write(at("full"), vec![0; usize::try_from(LARGEST_FILE).unwrap()]).unwrap();
-        let mut profile =
-            crate::config::load(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml")))
-                .unwrap();
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml"));
+        let mut profile = crate::config::load(file, &crate::config::Given::NOTHING).unwrap().profile;
         let place = |sources: &[String]| -> Vec<_> {
             let placed = |(number, source): (usize, &String)| crate::profile::PlacedFile {
                 source: source.clone(),

@@ -27,6 +27,8 @@ pub struct Finding {
     pub id: &'static str,
     pub severity: Severity,
     pub node: Option<NodeName>,
+    /// The field of the profile that it is about, e.g. `cluster.nodes[1].fabric`; none where it is about a node alone.
+    pub path: Option<String>,
     pub message: String,
     pub hint: Option<String>,
 }
@@ -40,7 +42,7 @@ impl Finding {
         hint: &str,
     ) -> Self {
         let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        Self { id, severity, node: node.cloned(), message, hint }
+        Self { id, severity, node: node.cloned(), path: None, message, hint }
     }
 
     /// Something that refuses the plan.
@@ -51,6 +53,14 @@ impl Finding {
     /// Something that a person should know.
     pub(super) fn warning(id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
         Self::new(Severity::Warning, id, node, message, hint)
+    }
+}
+
+impl Finding {
+    /// The same, about this field of the profile.
+    #[must_use]
+    pub(crate) fn at(self, path: impl Into<String>) -> Self {
+        Self { path: Some(path.into()), ..self }
     }
 }
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 use serde::de::{Deserializer, Error, Visitor};
 use serde::ser::Serializer;
 
+/// What a duration looks like, for the schema.
+pub(super) const PATTERN: &str = "^([0-9]+h([0-9]+m)?([0-9]+s)?|[0-9]+m([0-9]+s)?|[0-9]+s)$";
+
 pub fn serialize<S: Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&write(*value))
 }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use secret::{EnvValue, SecretSource};
+pub use secret::{EnvValue, SecretSource, is_env_value, is_verbatim};
 pub use validate::{Problem, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
@@ -83,6 +83,7 @@ pub struct Cluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The nodes; the first is the head.
+    #[schemars(length(min = 1))]
     pub nodes: Vec<Node>,
 }
 
@@ -111,9 +112,11 @@ impl Node {
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Absolute path of the model's folder, the same on every node.
+    #[schemars(regex(pattern = "^/"))]
     pub path: String,
     /// Where the weights come from: `hf:OWNER/NAME` or `hf:OWNER/NAME@REVISION`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^hf:[^/@]+/[^/@]+(@.+)?$"))]
     pub source: Option<String>,
 }
 
@@ -132,6 +135,7 @@ pub struct PlacedFile {
     /// Path on this machine; a relative one begins at the profile's folder.
     pub source: String,
     /// Absolute path in the container.
+    #[schemars(regex(pattern = "^/"))]
     pub target: String,
 }
 
@@ -146,24 +150,30 @@ pub struct Engine {
     pub launch: Launch,
     /// GPUs that share each layer. Times `pipeline_parallel` and `data_parallel` it is the number of nodes, with one
     /// GPU a node.
+    #[schemars(range(min = 1))]
     pub tensor_parallel: u32,
     /// Stages that the layers are cut into, one after another.
     #[serde(default = "one")]
+    #[schemars(range(min = 1))]
     pub pipeline_parallel: u32,
     /// Copies of the model that share the requests.
     #[serde(default = "one")]
+    #[schemars(range(min = 1))]
     pub data_parallel: u32,
     /// Whether whole experts are spread over the GPUs, instead of each expert's matrices being cut.
     #[serde(default)]
     pub expert_parallel: bool,
     /// Longest context, in tokens; left out, the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub context_length: Option<u32>,
     /// Part of a node's GPU memory that the engine may take, 0 to 1; left out, the engine's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     pub memory_fraction: Option<f64>,
     /// Requests that are computed at once; left out, the engine's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub max_requests: Option<u32>,
     /// How the weights are quantised, in the engine's word; left out, as the model's own configuration says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -219,6 +229,7 @@ pub struct Speculative {
     /// The engine's word for how tokens are guessed, e.g. `mtp`, `ngram`, `eagle3`.
     pub method: String,
     /// Tokens that are guessed at a time.
+    #[schemars(range(min = 1))]
     pub tokens: u32,
     /// Path of the draft model in the container, for methods that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,11 +257,11 @@ pub struct Serve {
 pub struct Ready {
     /// From the start of the containers to the first completion.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
     pub timeout: Duration,
     /// How long the logs of all ranks may be silent before the start counts as hung.
     #[serde(with = "duration")]
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
     pub stall: Duration,
 }
 
@@ -284,10 +295,13 @@ impl Default for Verify {
 #[serde(deny_unknown_fields, default)]
 pub struct Bench {
     /// Requests at once, one measurement each.
+    #[schemars(inner(range(min = 1)))]
     pub concurrency: Vec<u32>,
     /// Tokens of each prompt.
+    #[schemars(range(min = 1))]
     pub input_tokens: u32,
     /// Tokens of each answer.
+    #[schemars(range(min = 1))]
     pub output_tokens: u32,
 }
 
@@ -331,10 +345,11 @@ pub enum Launch {
 
 /// A string that was checked once, at the door.
 macro_rules! checked_string {
-    ($(#[$doc:meta])* $name:ident, $what:literal, $check:expr) => {
+    ($(#[$doc:meta])* $name:ident, $what:literal, $pattern:literal, $check:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String")]
+        #[schemars(extend("pattern" = $pattern))]
         pub struct $name(String);
 
         impl $name {
@@ -375,17 +390,17 @@ macro_rules! checked_string {
 checked_string! {
     /// Name of a deployment: lower-case letters, digits, `-` and `.`, at most 48 characters, as it
     /// becomes part of container and folder names.
-    DeploymentName, "deployment name", |text| name_rule(text, 48)
+    DeploymentName, "deployment name", "^[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?$", |text| name_rule(text, 48)
 }
 
 checked_string! {
     /// Name of a node: lower-case letters, digits, `-` and `.`, at most 63 characters.
-    NodeName, "node name", |text| name_rule(text, 63)
+    NodeName, "node name", "^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", |text| name_rule(text, 63)
 }
 
 checked_string! {
     /// Name and tag of an image.
-    ImageReference, "image reference", |text| {
+    ImageReference, "image reference", r"^[^-\s]\S*$", |text| {
         if text.is_empty() {
             Err("it is empty")
         } else if text.starts_with('-') {
@@ -426,6 +441,7 @@ fn name_rule(text: &str, most: usize) -> Result<(), &'static str> {
 /// The format of a profile; only 1 exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u64", into = "u64")]
+#[schemars(extend("const" = 1))]
 pub struct FormatVersion;
 
 impl TryFrom<u64> for FormatVersion {
@@ -449,6 +465,7 @@ impl From<FormatVersion> for u64 {
 /// A TCP port, 1 to 65535.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u64", into = "u64")]
+#[schemars(extend("minimum" = 1, "maximum" = 65535))]
 pub struct Port(u16);
 
 impl Port {

@@ -34,6 +34,17 @@ pub enum SecretSource {
     Command(Vec<String>),
 }
 
+/// Whether the field at this path is one value even where it is written as a section: it is replaced whole by another.
+pub fn is_env_value(path: &[&str]) -> bool {
+    matches!(path, ["engine", "env", _])
+}
+
+/// Whether text at this path is taken as it stands, with no values of the environment put into it: what a secret is
+/// fetched by. An element of a list is `[]`.
+pub fn is_verbatim(path: &[&str]) -> bool {
+    matches!(path, ["engine", "env", _, "env"] | ["engine", "env", _, "command", "[]"])
+}
+
 impl EnvValue {
     /// The text, where the value is no secret.
     pub fn text(&self) -> Option<&str> {

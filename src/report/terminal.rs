@@ -10,6 +10,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 
 use super::Sink;
+use crate::config::Places;
 use crate::event::{Event, Failure, Progress, RunOutcome};
 use crate::plan::StageKind;
 use crate::plan::check::{Finding, Severity};
@@ -30,11 +31,20 @@ pub struct Terminal {
     verbose: bool,
     /// Where the record of the run lies.
     record: Option<PathBuf>,
+    /// Where the profile's fields stand, while findings are about that profile.
+    places: Option<Places>,
 }
 
 impl Terminal {
-    /// `live` draws bars, for a terminal; `quiet` tells failures and the outcome only.
-    pub fn new(live: bool, quiet: bool, verbose: bool, record: Option<PathBuf>) -> Self {
+    /// `live` draws bars, for a terminal; `quiet` tells failures and the outcome only. `places` are those of the profile
+    /// that is deployed, where it was read from a file.
+    pub fn new(
+        live: bool,
+        quiet: bool,
+        verbose: bool,
+        record: Option<PathBuf>,
+        places: Option<Places>,
+    ) -> Self {
         Self {
             began: Instant::now(),
             live: (live && !quiet).then(MultiProgress::new),
@@ -45,6 +55,7 @@ impl Terminal {
             quiet,
             verbose,
             record,
+            places,
         }
     }
 
@@ -138,7 +149,7 @@ impl Terminal {
             RunOutcome::NothingToDo { .. } | RunOutcome::Deployed { .. } | RunOutcome::Stopped { .. }
         );
         if let RunOutcome::Refused { findings } = outcome {
-            for line in finding_lines(findings) {
+            for line in finding_lines(findings, self.places.as_ref()) {
                 self.line(&line);
             }
         }
@@ -195,10 +206,17 @@ impl Sink for Terminal {
                 let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
                 self.state("✓", &format!("{stage:<8} {}{detail}", people(*took)));
             }
-            Event::Warning { finding } => self.state("!", &format!("warning: {finding}")),
+            Event::Warning { finding } => {
+                self.state("!", &format!("warning: {finding}"));
+                for line in place_lines(finding, self.places.as_ref()).iter().filter(|_| !self.quiet) {
+                    self.line(line);
+                }
+            }
             Event::Evidence { .. } | Event::Facts { .. } => {}
             Event::Failed { failure } => self.failure(failure),
             Event::Restoring { release } => {
+                // What is found from here on is about the profile of another release.
+                self.places = None;
                 self.line(&format!(
                     "restoring release {release} (interrupt once more to leave things as they are)"
                 ));
@@ -239,17 +257,25 @@ pub fn failure_lines(failure: &Failure) -> Vec<String> {
     lines
 }
 
-/// Findings as people read them, errors last, where the eye is.
-pub fn finding_lines(findings: &[Finding]) -> Vec<String> {
+/// Findings as people read them, errors last, where the eye is; with the place of the field that each is about, where
+/// `places` has it.
+pub fn finding_lines(findings: &[Finding], places: Option<&Places>) -> Vec<String> {
     let mut findings: Vec<_> = findings.iter().collect();
     findings.sort_by_key(|finding| finding.severity);
     let mut lines = Vec::new();
     for finding in findings {
         let word = if finding.severity == Severity::Error { "error" } else { "warning" };
         lines.push(format!("{word}: {finding}"));
+        lines.extend(place_lines(finding, places));
         lines.extend(finding.hint.iter().map(|hint| format!("  hint: {hint}")));
     }
     lines
+}
+
+/// The place of the field that a finding is about, with its line and carets.
+fn place_lines(finding: &Finding, places: Option<&Places>) -> Vec<String> {
+    let frame = finding.path.as_ref().zip(places).and_then(|(path, places)| places.frame(path));
+    frame.iter().flat_map(|frame| frame.lines()).map(str::to_owned).collect()
 }
 
 /// The last line of a run.
@@ -351,10 +377,11 @@ mod tests {
             id: "x",
             severity,
             node: None,
+            path: None,
             message: message.to_owned(),
             hint: Some(format!("mend {message}")),
         };
-        let lines = finding_lines(&[finding(Severity::Error, "a"), finding(Severity::Warning, "b")]);
+        let lines = finding_lines(&[finding(Severity::Error, "a"), finding(Severity::Warning, "b")], None);
         assert_eq!(lines, ["warning: b (x)", "  hint: mend b", "error: a (x)", "  hint: mend a"]);
     }
 

@@ -43,7 +43,8 @@ pub struct Run {
 
 /// The profile that the project began with.
 pub fn seed_profile() -> Profile {
-    config::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/qwen35-122b.yaml")).unwrap()
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/qwen35-122b.yaml");
+    config::load(&file, &config::Given::NOTHING).unwrap().profile
 }
 
 /// The same with twice the context.

@@ -51,7 +51,7 @@ fn large_and_deep_files_end_in_an_error() {
     }
     let indented: String = (0..500).fold(String::new(), |text, level| text + &" ".repeat(level) + "a:\n");
     assert_eq!(error(&indented).problems()[0].message, "nested more than 32 levels deep");
-    error(&"x".repeat(LONGEST + 1));
+    error(&"x".repeat(extend::LONGEST + 1));
     let many: String = (0..5000).fold(String::new(), |text, number| text + &format!("key{number}: 1\n"));
     let report = error(&many).to_string();
     assert!(report.lines().count() < 400, "{}", report.lines().count());
@@ -61,7 +61,7 @@ fn large_and_deep_files_end_in_an_error() {
 fn survives(text: &str) {
     if let Err(error) = parse("x.yaml", text) {
         assert!(!error.problems().is_empty());
-        let lines = report::lines(text.strip_prefix('\u{feff}').unwrap_or(text)).len();
+        let lines = source::lines(text.strip_prefix('\u{feff}').unwrap_or(text)).len();
         for mistake in error.problems() {
             assert!(
                 mistake.line.is_none_or(|line| (1..=lines).contains(&line)),
