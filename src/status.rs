@@ -1,5 +1,5 @@
 //! The status of a deployment, rank by rank, from what the nodes answered just now. The judgement is
-//! pure; the questions beyond facts (endpoint, Ray) are asked by [`ask`].
+//! pure; the questions beyond facts (endpoint, which ranks the head has) are asked by [`ask`].
 //!
 //! What could not be asked is `unknown`, never `down`.
 
@@ -19,7 +19,7 @@ use crate::execute::{Hosts, readiness};
 use crate::host::{Host, HostError, Script};
 use crate::operation;
 use crate::plan::{Endpoint, planner};
-use crate::profile::{Node, NodeName, Profile};
+use crate::profile::{Launch, Node, NodeName, Profile};
 use crate::release::{Outcome, ReleaseNumber};
 
 /// How long the endpoint may take for one token before it counts as not answering.
@@ -49,7 +49,8 @@ pub struct Status {
     pub release: Option<ReleaseNumber>,
     pub endpoint: String,
     pub ranks: Vec<RankStatus>,
-    pub ray: Option<RayStatus>,
+    /// Which ranks the head has; `None` for a single node, or where that could not be asked.
+    pub group: Option<GroupStatus>,
     pub load: Option<Load>,
     /// The last probe: seconds of a one-token completion, or why there was none.
     pub probe: Option<Result<f64, String>>,
@@ -80,9 +81,11 @@ pub struct RankStatus {
     pub gpu: Option<Gpu>,
 }
 
-/// What Ray counts.
+/// What the head counts: Ray its live nodes, a native launch the ranks whose scripts are connected to the head's, which
+/// they are as long as their engines run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RayStatus {
+pub struct GroupStatus {
+    pub launch: Launch,
     pub alive: BTreeSet<Ipv4Addr>,
     pub wanted: BTreeSet<Ipv4Addr>,
 }
@@ -112,7 +115,7 @@ impl Status {
     }
 }
 
-/// Asks every node, the endpoint and Ray. `unreachable` are the nodes that could not be connected to.
+/// Asks every node, the endpoint and the head's group. `unreachable` are the nodes that could not be connected to.
 pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, String)]) -> Status {
     let request = gather::Request::of(profile, Depth::Status);
     let looks = profile.cluster.nodes.iter().map(|node| async {
@@ -137,17 +140,17 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
     let served = recorded.as_ref().map_or(profile, |release| &release.profile);
     let endpoint = Endpoint::of(served);
     let head = hosts.get(&served.head().name);
-    let (probe, load, ray) = match head {
+    let (probe, load, group) = match head {
         Some(head) if running.is_some() => {
             let head = head.as_ref();
             // The load is asked first: the probe is a request, too.
             let load = load(head, &endpoint).await;
-            let (probe, ray) = tokio::join!(probe(head, &endpoint), ray(head, served));
-            (Some(probe), load, ray)
+            let (probe, group) = tokio::join!(probe(head, &endpoint), group(head, served));
+            (Some(probe), load, group)
         }
         _ => (None, None, None),
     };
-    judge(served, &seen, running, probe, load, ray)
+    judge(served, &seen, running, probe, load, group)
 }
 
 fn reason(error: &HostError) -> String {
@@ -171,36 +174,44 @@ async fn load(head: &dyn Host, endpoint: &Endpoint) -> Option<Load> {
     (answer.status == 200).then(|| parse_load(&String::from_utf8_lossy(&answer.body)))
 }
 
-/// The gauges of a Prometheus text that say how loaded vLLM is.
+/// The gauges of a Prometheus text that say how loaded the engine is.
 fn parse_load(metrics: &str) -> Load {
-    let gauge = |name: &str| {
-        let line = metrics
-            .lines()
-            .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])))?;
-        line.rsplit(' ').next()?.parse().ok()
+    let gauge = |names: [&str; 2]| {
+        let is_one = |line: &str| {
+            let rest = names.iter().find_map(|name| line.strip_prefix(name));
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        };
+        metrics.lines().find(|line| is_one(line))?.rsplit(' ').next()?.parse().ok()
     };
     Load {
-        running: gauge("vllm:num_requests_running"),
-        waiting: gauge("vllm:num_requests_waiting"),
-        kv_cache: gauge("vllm:kv_cache_usage_perc"),
+        running: gauge(["vllm:num_requests_running", "sglang:num_running_reqs"]),
+        waiting: gauge(["vllm:num_requests_waiting", "sglang:num_queue_reqs"]),
+        kv_cache: gauge(["vllm:kv_cache_usage_perc", "sglang:token_usage"]),
     }
 }
 
-/// Live nodes of the Ray cluster, asked in the head's container.
-async fn ray(head: &dyn Host, profile: &Profile) -> Option<RayStatus> {
+/// The ranks that the head has, asked in its container.
+async fn group(head: &dyn Host, profile: &Profile) -> Option<GroupStatus> {
     if profile.cluster.nodes.len() < 2 {
         return None;
     }
     let name = container_name(&profile.name, 0);
-    let address = format!("{}:{}", profile.head().fabric, crate::engine::RAY_PORT);
-    let script = Script::new("ray-nodes", include_str!("engine/ray_nodes.sh"), [name, address]);
+    let launch = profile.engine.launch();
+    let script = match launch {
+        Launch::Ray => {
+            let address = format!("{}:{}", profile.head().fabric, crate::engine::RAY_PORT);
+            Script::new("ray-nodes", include_str!("engine/ray_nodes.sh"), [name, address])
+        }
+        Launch::Native => Script::new("native-ranks", include_str!("engine/native_ranks.sh"), [name]),
+    };
     let output = head
         .run(script.timeout(Duration::from_secs(30)))
         .await
         .ok()
         .filter(|output| output.code == Some(0))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    Some(RayStatus {
+    Some(GroupStatus {
+        launch,
         alive: text.split_whitespace().filter_map(|word| word.parse().ok()).collect(),
         wanted: profile.cluster.nodes.iter().map(|node| node.fabric).collect(),
     })
@@ -216,7 +227,7 @@ fn judge(
     release: Option<ReleaseNumber>,
     probe: Option<Result<f64, String>>,
     load: Option<Load>,
-    ray: Option<RayStatus>,
+    group: Option<GroupStatus>,
 ) -> Status {
     let mut problems = Vec::new();
     let mut lost = false;
@@ -282,11 +293,15 @@ fn judge(
             hint: None,
         });
     }
-    if let Some(ray) = &ray {
-        let missing: Vec<_> = ray.wanted.difference(&ray.alive).map(ToString::to_string).collect();
+    if let Some(group) = &group {
+        let missing: Vec<_> = group.wanted.difference(&group.alive).map(ToString::to_string).collect();
+        let missing = missing.join(", ");
         if !missing.is_empty() {
-            problems
-                .push(Problem { message: format!("Ray does not count {}", missing.join(", ")), hint: None });
+            let message = match group.launch {
+                Launch::Ray => format!("Ray does not count {missing}"),
+                Launch::Native => format!("the head has no rank at {missing}"),
+            };
+            problems.push(Problem { message, hint: None });
         }
     }
     let unknown = ranks.iter().any(|rank| rank.unknown.is_some());
@@ -307,7 +322,7 @@ fn judge(
         release,
         endpoint: profile.endpoint(),
         ranks,
-        ray,
+        group,
         load,
         probe,
         problems,

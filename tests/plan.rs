@@ -13,6 +13,7 @@ use sparkctl::host::fake::SEED_MODEL;
 use sparkctl::operation::{self, Target};
 use sparkctl::plan::planner::{self, Planned};
 use sparkctl::plan::{Plan, render};
+use sparkctl::profile::{EngineKind, Launch};
 
 /// The plan as JSON, with its longest parts by name only.
 fn brief(plan: &Plan) -> Value {
@@ -72,6 +73,34 @@ async fn a_longer_context() {
     assert!((1.0..2.5).contains(&took), "the fake engine starts in a second, and {took} was recorded");
     plan.last_start_seconds = Some(391.0);
     show("longer-context", &plan);
+}
+
+/// The same group by the engine's own launch, and by another engine: what is started, and what differs.
+#[tokio::test(start_paused = true)]
+async fn another_launch() {
+    let desk = Desk::seed();
+    let mut profile = desk.profile.clone();
+    profile.engine.launch = Some(Launch::Native);
+    let native = desk.with(profile.clone());
+    let plan = native.plan().await.plan;
+    lint(&plan);
+    insta::assert_snapshot!("native-verbose", render::text(&plan, true));
+    (profile.engine.kind, profile.engine.launch) = (EngineKind::Sglang, None);
+    let sglang = desk.with(profile);
+    insta::assert_snapshot!("sglang-verbose", render::text(&sglang.plan().await.plan, true));
+
+    // From one to the other and back: never two engines at once, and what is told is so.
+    desk.deployed().await;
+    let mut plan = native.plan().await.plan;
+    plan.last_start_seconds = Some(391.0);
+    insta::assert_snapshot!("ray-to-native", render::text(&plan, false));
+    native.deployed().await;
+    assert!(native.plan().await.plan.is_empty());
+    sglang.deployed().await;
+    assert!(sglang.plan().await.plan.is_empty());
+    let run = sglang.run(Command::Rollback(Target::Number("1".parse().unwrap()))).await;
+    sglang.hold_to_account(&run);
+    assert!(desk.plan().await.plan.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::{Diagnosis, RankEvidence, lines};
-use crate::engine::milestones::{StartStage, vllm};
+use crate::engine::milestones::{StartStage, of_any};
 
 /// What the ranks wait for, if all run and have come no further than each other.
 pub(super) fn diagnose(evidence: &[RankEvidence]) -> Option<Diagnosis> {
@@ -15,7 +15,7 @@ pub(super) fn diagnose(evidence: &[RankEvidence]) -> Option<Diagnosis> {
     let furthest: Vec<_> = evidence.iter().map(furthest).collect();
     let (stage, _) = furthest.iter().flatten().max()?;
     let (id, cause, hint, rank, shown) = match stage {
-        StartStage::Ray => gathering(evidence)?,
+        StartStage::Gathering => gathering(evidence)?,
         StartStage::Rendezvous => meeting(evidence),
         StartStage::Groups => connecting(evidence),
         _ => return None,
@@ -36,21 +36,28 @@ pub(super) fn diagnose(evidence: &[RankEvidence]) -> Option<Diagnosis> {
 /// The furthest stage of a rank, and the last line that shows it.
 fn furthest(rank: &RankEvidence) -> Option<(StartStage, usize)> {
     let stages = rank.lines.iter().enumerate();
-    stages.filter_map(|(at, line)| Some((vllm(&line.text)?.stage, at))).max()
+    stages.filter_map(|(at, line)| Some((of_any(&line.text)?.stage, at))).max()
 }
 
 type Found = (&'static str, String, &'static str, Option<u32>, Option<(usize, usize)>);
 
 fn gathering(evidence: &[RankEvidence]) -> Option<Found> {
-    let mut figures = evidence.iter().flat_map(|rank| &rank.lines).filter_map(|line| vllm(&line.text));
-    let last = figures.rfind(|milestone| milestone.stage == StartStage::Ray)?;
+    let mut figures = evidence.iter().flat_map(|rank| &rank.lines).filter_map(|line| of_any(&line.text));
+    let last = figures.rfind(|milestone| milestone.stage == StartStage::Gathering)?;
     // All there: what the engine waits for is something else.
     if last.fraction.is_none_or(|fraction| fraction >= 1.0) {
         return None;
     }
-    let cause = format!("only {} joined the Ray cluster", last.figure.as_deref().unwrap_or("some nodes"));
+    let figure = last.figure.as_deref().unwrap_or("some nodes");
+    let on_ray =
+        evidence.iter().flat_map(|rank| &rank.lines).any(|line| line.text.contains("sparkctl: ray has"));
+    let (id, cause) = if on_ray {
+        ("RAY-GATHER", format!("only {figure} joined the Ray cluster"))
+    } else {
+        ("NATIVE-GATHER", format!("only {figure} came to the head"))
+    };
     let hint = "look into the log of the node that is missing, and check that it reaches the head's `fabric` address";
-    Some(("RAY-GATHER", cause, hint, None, None))
+    Some((id, cause, hint, None, None))
 }
 
 fn meeting(evidence: &[RankEvidence]) -> Found {

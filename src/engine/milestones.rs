@@ -4,6 +4,9 @@
 //! So a stage is no step of a state machine: what counts is the greatest one that a rank has shown.
 //! Nothing is said about failures; that is `diagnose`'s.
 
+mod sglang;
+mod vllm;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
@@ -15,8 +18,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StartStage {
-    /// The nodes gather in a Ray cluster.
-    Ray,
+    /// The nodes gather, in a Ray cluster or for a native launch.
+    Gathering,
     /// The engine reads its arguments and the model's configuration.
     Config,
     /// The engine's core and its workers come up.
@@ -52,7 +55,7 @@ impl StartStage {
     /// In people's words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Ray => "gathering the Ray cluster",
+            Self::Gathering => "gathering the nodes",
             Self::Config => "reading the configuration",
             Self::Engine => "starting the engine",
             Self::Rendezvous => "looking for the other ranks",
@@ -91,19 +94,51 @@ pub struct Milestone {
 /// What a line of vLLM's log, of Ray's around it, or of sparkctl's launch script says about the
 /// start. Prefixes, colours and what stood on a progress bar's line before do not matter.
 pub fn vllm(line: &str) -> Option<Milestone> {
-    static SET: LazyLock<RegexSet> = LazyLock::new(|| {
-        RegexSet::new(VLLM.iter().map(|(_, _, pattern)| *pattern)).expect("the milestones are regexes")
-    });
-    static EACH: LazyLock<Vec<Regex>> = LazyLock::new(|| {
-        VLLM.iter().map(|(_, _, pattern)| Regex::new(pattern).expect("the milestones are regexes")).collect()
-    });
-    let line = plain(line);
-    let row = SET.matches(&line).iter().next()?;
-    let (stage, figure, _) = VLLM[row];
-    // A progress bar writes over itself: its last state counts.
-    let captures = EACH[row].captures_iter(&line).last()?;
-    let (figure, fraction) = read(figure, &captures);
-    Some(Milestone { stage, figure, fraction })
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(vllm::ROWS));
+    TABLE.read(line)
+}
+
+/// The same for `SGLang`'s.
+pub fn sglang(line: &str) -> Option<Milestone> {
+    static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(sglang::ROWS));
+    TABLE.read(line)
+}
+
+/// The same where the engine is not known.
+pub fn of_any(line: &str) -> Option<Milestone> {
+    vllm(line).or_else(|| sglang(line))
+}
+
+/// A stage, what the pattern's groups hold, and the pattern of its lines.
+type Row = (StartStage, Figure, &'static str);
+
+/// An engine's lines by stage; of two rows that match, the first counts.
+struct Table {
+    rows: &'static [Row],
+    set: RegexSet,
+    each: Vec<Regex>,
+}
+
+impl Table {
+    fn new(rows: &'static [Row]) -> Self {
+        let pattern = |(_, _, pattern): &Row| Regex::new(pattern).expect("the milestones are regexes");
+        Self {
+            rows,
+            set: RegexSet::new(rows.iter().map(|(.., pattern)| *pattern))
+                .expect("the milestones are regexes"),
+            each: rows.iter().map(pattern).collect(),
+        }
+    }
+
+    fn read(&self, line: &str) -> Option<Milestone> {
+        let line = plain(line);
+        let row = self.set.matches(&line).iter().next()?;
+        let (stage, figure, _) = self.rows[row];
+        // A progress bar writes over itself: its last state counts.
+        let captures = self.each[row].captures_iter(&line).last()?;
+        let (figure, fraction) = read(figure, &captures);
+        Some(Milestone { stage, figure, fraction })
+    }
 }
 
 /// A line without terminal escapes.
@@ -130,76 +165,6 @@ enum Figure {
     /// A number of tokens.
     Tokens,
 }
-
-/// The lines by stage; of two that match, the first counts. From vLLM 0.1x to 0.33.
-const VLLM: &[(StartStage, Figure, &str)] = &[
-    (StartStage::Ray, Figure::Nodes, r"sparkctl: ray has (\d+) of (\d+) nodes"),
-    (StartStage::Serving, Figure::Nothing, r"Application startup complete"),
-    (StartStage::Warming, Figure::Nothing, r"Starting vLLM (?:API )?server(?: \d+)? on \S+"),
-    (
-        StartStage::Warming,
-        Figure::Nothing,
-        r"init engine \(profile, create kv cache, warmup model\) took [\d.]+ s",
-    ),
-    (StartStage::GraphsCaptured, Figure::Amount("s", 0), r"Graph capturing finished in (\d+) secs"),
-    (StartStage::CapturingGraphs, Figure::Count, r"Capturing CUDA graphs?[^|]*?\d+%\|[^|]*\|\s*(\d+)/(\d+)"),
-    (StartStage::CapturingGraphs, Figure::Nothing, r"Capturing CUDA graphs?\b"),
-    (StartStage::Tuning, Figure::Count, r"\[AutoTuner\]: Tuning [^|]*?\d+%\|[^|]*\|\s*(\d+)/(\d+)"),
-    // Not the bare words: vLLM also says them where the warm-up is off.
-    (StartStage::Tuning, Figure::Nothing, r"Autotuning process starts|JIT kernel warmup (?:starting|\()"),
-    (StartStage::Memory, Figure::Tokens, r"(?:GPU|CPU)(?: \+ host)? KV cache size: ([\d,]+) tokens"),
-    (StartStage::Memory, Figure::Amount("GiB", 1), r"Available KV cache memory: (-?[\d.]+) GiB"),
-    (StartStage::Memory, Figure::Nothing, r"Maximum concurrency for [\d,]+ tokens per request"),
-    (StartStage::Compiling, Figure::Amount("s", 0), r"torch\.compile (?:takes|took) ([\d.]+) s in total"),
-    (
-        StartStage::Compiling,
-        Figure::Nothing,
-        r"Dynamo bytecode transform time|Directly load the compiled graph|Compiling a graph for|Cache the graph of compile range|for vLLM's torch\.compile",
-    ),
-    (StartStage::WeightsLoaded, Figure::Amount("GiB", 1), r"Model loading took ([\d.]+) GiB"),
-    (StartStage::WeightsLoaded, Figure::Amount("s", 0), r"Loading weights took ([\d.]+) seconds"),
-    (StartStage::LoadingWeights, Figure::Percent, r"Loading [\w\- ]+:\s+\d+% Completed \| (\d+)/(\d+)"),
-    (StartStage::LoadingWeights, Figure::Percent, r"loading shards:\s+\d+%\D*?(\d+)/(\d+)"),
-    (StartStage::LoadingWeights, Figure::Nothing, r"Prefetching checkpoint files"),
-    (StartStage::LoadingWeights, Figure::Nothing, r"Starting to load model |Loading model from scratch"),
-    (StartStage::GroupsReady, Figure::Nothing, r"rank \d+ in world size \d+ is assigned as"),
-    (
-        StartStage::Groups,
-        Figure::Nothing,
-        r"Custom (?:allreduce|collectives) (?:is|are) disabled because|CPU SHM communicator disabled|all-reduce backends \(in dispatch order\)",
-    ),
-    (
-        StartStage::Groups,
-        Figure::Nothing,
-        r"vLLM is using nccl==|NCCL INFO ncclCommInitRank .*Init |NCCL INFO Connected all ",
-    ),
-    (
-        StartStage::Rendezvous,
-        Figure::Nothing,
-        r"world_size=\d+ rank=\d+ local_rank=\d+ distributed_init_method=",
-    ),
-    (
-        StartStage::Engine,
-        Figure::Amount("s", 0),
-        r"Waiting for creating a placement group of specs for (\d+) seconds",
-    ),
-    (
-        StartStage::Engine,
-        Figure::Nothing,
-        r"Connecting to existing Ray cluster|Connected to Ray cluster|No current placement group found",
-    ),
-    (
-        StartStage::Engine,
-        Figure::Nothing,
-        r"DP group leader: node_rank=\d|Launching vLLM .*headless multiproc executor",
-    ),
-    (StartStage::Engine, Figure::Nothing, r"Initializing a V1 LLM engine"),
-    (
-        StartStage::Config,
-        Figure::Nothing,
-        r"non-default args: |Resolved architecture: |Using max model len |Chunked prefill is enabled with ",
-    ),
-];
 
 fn read(figure: Figure, captures: &Captures<'_>) -> (Option<String>, Option<f32>) {
     let number =

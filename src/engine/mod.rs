@@ -5,8 +5,10 @@
 //! from, and how a container is started.
 
 pub mod env;
+mod launch;
 pub mod milestones;
 pub mod prelude;
+mod sglang;
 #[cfg(test)]
 mod tests;
 mod vllm;
@@ -14,16 +16,23 @@ mod vllm;
 use std::net::Ipv4Addr;
 
 use crate::container::{ImageContent, Mount, Rank};
-use crate::profile::{EngineKind, NodeName, Profile};
+use crate::profile::{Engine as Settings, EngineKind, Launch, NodeName, Profile};
 
+pub use launch::GATHER_PORT;
 pub use milestones::Milestone;
 
 /// The port of the Ray cluster's control store (GCS) on the head.
 pub const RAY_PORT: u16 = 6379;
 
+/// The port on the head where the ranks of a native launch meet.
+pub const MASTER_PORT: u16 = 29_501;
+
 /// Where the model's folder is in the container.
 pub const MODEL_TARGET: &str = "/model";
 
+/// Hints that several engines' flags share.
+const HEAD_ADDRESS: &str = "leave it out: it is the first node's `fabric`";
+const KEY: &str = "leave it out: this version cannot ask an endpoint that needs a key";
 /// Where compiled kernels and graphs are in the container.
 const CACHE_TARGET: &str = "/root/.cache";
 
@@ -48,33 +57,135 @@ pub struct Member {
 
 /// What an engine has to answer.
 pub trait Engine: Sync {
-    /// The whole command line of a rank.
-    fn argv(&self, profile: &Profile, members: &[Member], rank: usize) -> Vec<String>;
+    /// The engine's own command line on a rank.
+    fn command(&self, profile: &Profile, members: &[Member], rank: usize) -> Vec<String>;
     /// What a line of a rank's log says about the start, if anything.
     fn milestone(&self, line: &str) -> Option<Milestone>;
+    /// The flags that sparkctl sets.
+    fn reserved(&self) -> &'static [Reserved];
+    /// Whether the engine takes the beginning of a flag for the flag.
+    fn takes_beginnings(&self) -> bool {
+        false
+    }
+    /// What the profile asks for and the engine does not have.
+    fn unfit(&self, profile: &Profile) -> Vec<Unfit>;
 }
 
 /// The engine of a kind.
 pub fn engine(kind: EngineKind) -> &'static dyn Engine {
     match kind {
-        // SGLang is refused by `profile::validate` until its own file is here.
-        EngineKind::Vllm | EngineKind::Sglang => &vllm::Vllm,
+        EngineKind::Vllm => &vllm::Vllm,
+        EngineKind::Sglang => &sglang::Sglang,
     }
 }
 
 /// A flag that sparkctl sets, and that a profile's `engine.args` may therefore not repeat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Reserved {
     /// Every way to write it.
     pub names: &'static [&'static str],
     /// What to do instead, as a hint.
     pub instead: &'static str,
+    /// Whether these settings make sparkctl set it. Where not, an argument only adds.
+    pub is_set: fn(&Settings) -> bool,
 }
 
-/// The flags of an engine that sparkctl sets.
-pub fn reserved_args(kind: EngineKind) -> &'static [Reserved] {
-    match kind {
-        EngineKind::Vllm | EngineKind::Sglang => vllm::RESERVED,
+impl Reserved {
+    const fn always(names: &'static [&'static str], instead: &'static str) -> Self {
+        Self { names, instead, is_set: |_| true }
+    }
+
+    const fn where_set(
+        names: &'static [&'static str],
+        instead: &'static str,
+        is_set: fn(&Settings) -> bool,
+    ) -> Self {
+        Self { names, instead, is_set }
+    }
+}
+
+/// The flag that sparkctl sets for these settings and that `flag` repeats, in whatever spelling.
+pub fn reserved_arg(settings: &Settings, flag: &str) -> Option<&'static Reserved> {
+    let engine = engine(settings.kind);
+    // Engines take `_` for `-` in long flags, and `--config.key` for a key of a flag that takes JSON.
+    let flag = if flag.starts_with("--") { flag.replace('_', "-") } else { flag.to_owned() };
+    let flag = flag.split('.').next().unwrap_or_default();
+    let repeats = |name: &&str| {
+        // Shorter ones, such as `--m`, fit several flags, and no engine takes them.
+        **name == *flag || (engine.takes_beginnings() && flag.len() > 3 && name.starts_with(flag))
+    };
+    engine
+        .reserved()
+        .iter()
+        .find(|reserved| reserved.names.iter().any(repeats) && (reserved.is_set)(settings))
+}
+
+/// What a profile asks for and its engine does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfit {
+    /// The field below `engine`.
+    pub field: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Unfit {
+    fn new(field: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { field, message: message.into(), hint: hint.into() }
+    }
+}
+
+/// A TCP port that a rank will listen on, known before the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KnownPort {
+    pub number: u16,
+    /// What it is for, in words.
+    pub what: &'static str,
+    /// What to do where something else listens there.
+    pub hint: &'static str,
+}
+
+/// The ports that a rank of the profile's group will listen on, as far as they are known.
+pub fn ports(profile: &Profile, rank: usize) -> Vec<KnownPort> {
+    let serve = KnownPort {
+        number: profile.serve.port.get(),
+        what: "serve.port",
+        hint: "choose another `serve.port`, or end what listens there",
+    };
+    let head = |number, what, hint| KnownPort { number, what, hint };
+    let meeting = "end what listens there: the ranks meet at this port of the head";
+    match (rank, profile.engine.kind, profile.engine.launch()) {
+        (0, ..) if profile.cluster.nodes.len() == 1 => vec![serve],
+        (0, _, Launch::Ray) => {
+            vec![serve, head(RAY_PORT, "Ray", "end what listens there: Ray needs this port on the head")]
+        }
+        (0, _, Launch::Native) => {
+            vec![
+                serve,
+                head(MASTER_PORT, "native launch", meeting),
+                head(GATHER_PORT, "native launch", meeting),
+            ]
+        }
+        // Its workers have a server there, which serves nothing.
+        (_, EngineKind::Sglang, _) => vec![serve],
+        (_, EngineKind::Vllm, _) => Vec::new(),
+    }
+}
+
+/// A flag with its value, as two words.
+fn flag(argv: &mut Vec<String>, name: &str, value: &dyn ToString) {
+    argv.extend([name.to_owned(), value.to_string()]);
+}
+
+/// The whole command line of a rank.
+fn argv(profile: &Profile, members: &[Member], rank: usize) -> Vec<String> {
+    let command = engine(profile.engine.kind).command(profile, members, rank);
+    match profile.engine.launch() {
+        _ if members.len() == 1 => command,
+        Launch::Ray => launch::ray(command, members, rank),
+        Launch::Native => launch::native(command, members, rank),
     }
 }
 
@@ -99,7 +210,7 @@ fn spec(
     let member = &members[rank as usize];
     crate::container::ContainerSpec {
         image: image.clone(),
-        argv: prelude::wrap(profile, engine(profile.engine.kind).argv(profile, members, rank as usize)),
+        argv: prelude::wrap(profile, argv(profile, members, rank as usize)),
         env: env::variables(profile, members, rank as usize),
         mounts: vec![
             Mount { source: profile.model.path.clone(), target: MODEL_TARGET.to_owned(), read_only: true },

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::profile::Speculative;
 use crate::profile::{EnvValue, SecretSource};
 
 const PROFILE: &str = include_str!("../../profiles/qwen35-122b.yaml");
@@ -102,7 +103,7 @@ fn flags_follow_the_profile() {
 
 #[test]
 fn no_flag_stands_twice() {
-    for spec in specs(&profile(), &members()) {
+    for spec in variants().iter().flat_map(|profile| specs(profile, &members())) {
         for command in spec.argv.split(|word| word == "--") {
             let flags: Vec<_> = command
                 .iter()
@@ -118,13 +119,222 @@ fn no_flag_stands_twice() {
 /// Each flag that is set is one that a profile may not repeat.
 #[test]
 fn every_flag_that_is_set_is_reserved() {
-    let argv = specs(&profile(), &members())[0].argv.clone();
-    let serve = argv.rsplit(|word| word == "--").next().unwrap();
-    let reserved: BTreeSet<_> =
-        reserved_args(EngineKind::Vllm).iter().flat_map(|reserved| reserved.names).copied().collect();
-    for flag in serve.iter().filter(|word| word.starts_with("--")) {
-        assert!(reserved.contains(flag.as_str()), "a profile may repeat `{flag}`");
+    for profile in variants() {
+        for spec in specs(&profile, &members()) {
+            let command = spec.argv.rsplit(|word| word == "--").next().unwrap();
+            if command[0] == "ray" {
+                continue;
+            }
+            for flag in command.iter().filter(|word| word.starts_with("--")) {
+                assert!(reserved_arg(&profile.engine, flag).is_some(), "a profile may repeat `{flag}`");
+            }
+        }
     }
+}
+
+/// Both engines and launches, with as many settings as there are.
+fn variants() -> Vec<Profile> {
+    [
+        (EngineKind::Vllm, Launch::Ray),
+        (EngineKind::Vllm, Launch::Native),
+        (EngineKind::Sglang, Launch::Native),
+    ]
+    .into_iter()
+    .flat_map(|(kind, launch)| {
+        let mut bare = profile();
+        (bare.engine.kind, bare.engine.launch) = (kind, Some(launch));
+        let mut full = bare.clone();
+        fill(&mut full);
+        [bare, full]
+    })
+    .collect()
+}
+
+fn fill(profile: &mut Profile) {
+    let engine = &mut profile.engine;
+    (engine.tensor_parallel, engine.pipeline_parallel, engine.expert_parallel) = (1, 2, true);
+    engine.max_requests = Some(16);
+    engine.quantization = Some("awq".to_owned());
+    engine.kv_cache_type = Some("fp8_e4m3".to_owned());
+    engine.prefix_caching = Some(false);
+    engine.speculative =
+        Some(Speculative { method: "eagle3".to_owned(), tokens: 3, model: Some("/model/draft".to_owned()) });
+    engine.trust_remote_code = true;
+    engine.chat_template = Some("/sparkctl/chat.jinja".to_owned());
+}
+
+/// The engine's own command line, without the script before it.
+fn command(profile: &Profile, rank: usize) -> String {
+    let argv = argv(profile, &members(), rank);
+    words(argv.rsplit(|word| word == "--").next().unwrap())
+}
+
+fn native() -> Profile {
+    let mut profile = profile();
+    profile.engine.launch = Some(Launch::Native);
+    profile
+}
+
+fn sglang() -> Profile {
+    let mut profile = profile();
+    (profile.engine.kind, profile.engine.launch) = (EngineKind::Sglang, None);
+    profile
+}
+
+#[test]
+fn a_native_launch_of_vllm() {
+    let specs = specs(&native(), &members());
+    let script = "python3 -u -c SCRIPT 192.168.200.12,192.168.200.13";
+    let spread = "--tensor-parallel-size 2 --distributed-executor-backend mp --nnodes 2";
+    let master = "--master-addr 192.168.200.12 --master-port 29501";
+    let settings = "--max-model-len 32768 --gpu-memory-utilization 0.8 --reasoning-parser qwen3";
+    assert_eq!(
+        words(&specs[0].argv),
+        format!(
+            "{script} 0 29499 -- vllm serve /model --served-model-name qwen3.5-122b --host 0.0.0.0 --port 30000 \
+             {spread} --node-rank 0 {master} {settings} --tool-call-parser qwen3_coder --enable-auto-tool-choice"
+        )
+    );
+    // A worker has no endpoint: nothing that is about it.
+    assert_eq!(
+        words(&specs[1].argv),
+        format!(
+            "{script} 1 29499 -- vllm serve /model {spread} --node-rank 1 {master} --headless {settings}"
+        )
+    );
+}
+
+#[test]
+fn sglang_has_one_command_for_all_ranks() {
+    let specs = specs(&sglang(), &members());
+    for (rank, spec) in specs.iter().enumerate() {
+        assert_eq!(
+            words(&spec.argv),
+            format!(
+                "python3 -u -c SCRIPT 192.168.200.12,192.168.200.13 {rank} 29499 -- python3 -m sglang.launch_server \
+                 --model-path /model --served-model-name qwen3.5-122b --host 0.0.0.0 --port 30000 --tp-size 2 \
+                 --nnodes 2 --node-rank {rank} --dist-init-addr 192.168.200.12:29501 --context-length 32768 \
+                 --mem-fraction-static 0.8 --reasoning-parser qwen3 --tool-call-parser qwen3_coder --enable-metrics"
+            )
+        );
+    }
+}
+
+#[test]
+fn one_node_needs_no_launch() {
+    for profile in [native(), sglang()] {
+        let mut profile = profile;
+        profile.cluster.nodes.truncate(1);
+        profile.engine.tensor_parallel = 1;
+        let specs = specs(&profile, &members()[..1]);
+        let argv = words(&specs[0].argv);
+        assert!(argv.starts_with("vllm serve /model ") || argv.starts_with("python3 -m sglang."), "{argv}");
+        for flag in
+            ["--nnodes", "--node-rank", "--dist-init-addr", "--master-addr", "--distributed-executor-backend"]
+        {
+            assert!(!argv.contains(flag), "`{flag}` is in `{argv}`");
+        }
+    }
+}
+
+/// Every setting as each engine spells it.
+#[test]
+fn settings_are_spelled_for_the_engine() {
+    type Change = fn(&mut Settings);
+    fn speculate(engine: &mut Settings, method: &str, model: Option<&str>) {
+        let model = model.map(str::to_owned);
+        engine.speculative = Some(Speculative { method: method.to_owned(), tokens: 3, model });
+    }
+    let cases: &[(Change, &str, &str)] = &[
+        (|e| e.max_requests = Some(16), "--max-num-seqs 16", "--max-running-requests 16"),
+        (|e| e.quantization = Some("awq".into()), "--quantization awq", "--quantization awq"),
+        (
+            |e| e.kv_cache_type = Some("fp8_e5m2".into()),
+            "--kv-cache-dtype fp8_e5m2",
+            "--kv-cache-dtype fp8_e5m2",
+        ),
+        (|e| e.prefix_caching = Some(true), "--enable-prefix-caching", ""),
+        (|e| e.prefix_caching = Some(false), "--no-enable-prefix-caching", "--disable-radix-cache"),
+        (|e| e.trust_remote_code = true, "--trust-remote-code", "--trust-remote-code"),
+        (
+            |e| e.chat_template = Some("/t.jinja".into()),
+            "--chat-template /t.jinja",
+            "--chat-template /t.jinja",
+        ),
+        (|e| e.expert_parallel = true, "--enable-expert-parallel", "--ep-size 2"),
+        (
+            |e| (e.tensor_parallel, e.pipeline_parallel) = (1, 2),
+            "--tensor-parallel-size 1 --pipeline-parallel-size 2",
+            "--tp-size 1 --pp-size 2",
+        ),
+        (
+            |e| speculate(e, "mtp", None),
+            r#"--speculative-config {"method":"mtp","num_speculative_tokens":3}"#,
+            "--speculative-algorithm NEXTN --speculative-num-steps 3 --speculative-eagle-topk 1 \
+             --speculative-num-draft-tokens 4",
+        ),
+        (
+            |e| speculate(e, "eagle3", Some("/draft")),
+            r#"--speculative-config {"method":"eagle3","num_speculative_tokens":3,"model":"/draft"}"#,
+            "--speculative-algorithm EAGLE3 --speculative-draft-model-path /draft --speculative-num-steps 3 \
+             --speculative-eagle-topk 1 --speculative-num-draft-tokens 4",
+        ),
+        (
+            |e| speculate(e, "ngram", None),
+            r#"--speculative-config {"method":"ngram","num_speculative_tokens":3}"#,
+            "--speculative-algorithm NGRAM --speculative-num-draft-tokens 3",
+        ),
+        (
+            |e| speculate(e, "dspark", None),
+            r#"--speculative-config {"method":"dspark","num_speculative_tokens":3}"#,
+            "--speculative-algorithm DSPARK --speculative-num-draft-tokens 4",
+        ),
+    ];
+    for (change, vllm, sg) in cases {
+        for (mut profile, wanted) in [(profile(), vllm), (native(), vllm), (sglang(), sg)] {
+            let before = command(&profile, 0);
+            change(&mut profile.engine);
+            let argv = command(&profile, 0);
+            assert!(argv.contains(wanted), "`{wanted}` is not in `{argv}`");
+            assert!(wanted.is_empty() || !before.contains(wanted), "`{wanted}` was there before");
+            assert!(!wanted.is_empty() || before == argv, "`{argv}` has more than `{before}`");
+        }
+    }
+    // What a worker of vLLM computes with, and nothing about the endpoint.
+    let mut full = native();
+    fill(&mut full);
+    let worker = command(&full, 1);
+    for flag in ["--max-num-seqs", "--quantization", "--speculative-config", "--enable-expert-parallel"] {
+        assert!(worker.contains(flag), "`{flag}` is not in `{worker}`");
+    }
+    for flag in ["--chat-template", "--tool-call-parser", "--port ", "--host", "--served-model-name"] {
+        assert!(!worker.contains(flag), "`{flag}` is in `{worker}`");
+    }
+}
+
+/// Copies meet at the head's fabric address; how many there are on a node follows from the nodes.
+#[test]
+fn copies_of_a_model() {
+    let mut profile = native();
+    (profile.engine.tensor_parallel, profile.engine.data_parallel) = (1, 2);
+    for rank in [0, 1] {
+        let argv = command(&profile, rank);
+        let wanted = "--tensor-parallel-size 1 --data-parallel-size 2 --data-parallel-address 192.168.200.12";
+        assert!(argv.contains(wanted), "{argv}");
+        assert!(argv.contains(&format!("--nnodes 2 --node-rank {rank}")), "{argv}");
+    }
+}
+
+#[test]
+fn ports_follow_launch_and_rank() {
+    let numbers =
+        |profile: &Profile, rank| ports(profile, rank).iter().map(|port| port.number).collect::<Vec<_>>();
+    let mut alone = profile();
+    alone.cluster.nodes.truncate(1);
+    assert_eq!(numbers(&alone, 0), [30000]);
+    assert_eq!((numbers(&profile(), 0), numbers(&profile(), 1)), (vec![30000, 6379], vec![]));
+    assert_eq!((numbers(&native(), 0), numbers(&native(), 1)), (vec![30000, 29501, 29499], vec![]));
+    assert_eq!((numbers(&sglang(), 0), numbers(&sglang(), 1)), (vec![30000, 29501, 29499], vec![30000]));
 }
 
 #[test]
@@ -153,8 +363,26 @@ fn each_rank_has_its_own_node_in_its_environment() {
     let specs = specs(&profile(), &members());
     assert_eq!(specs[0].env, own("192.168.200.12", "enp1s0f0np0", "rocep1s0f0"));
     assert_eq!(specs[1].env, own("192.168.200.13", "enP2p1s0f1np1", "roceP2p1s0f1"));
-    for name in specs[0].env.keys() {
-        assert!(env::reserved(name).is_some(), "a profile may set {name}");
+}
+
+#[test]
+fn each_engine_has_its_own_variables() {
+    let set = |profile: &Profile| specs(profile, &members())[1].env.clone();
+    let (ray, native, sglang) = (set(&profile()), set(&native()), set(&sglang()));
+    assert_eq!(sglang["SGLANG_HOST_IP"], "192.168.200.13");
+    assert_eq!(native["VLLM_HOST_IP"], "192.168.200.13");
+    assert!(!native.contains_key("SGLANG_HOST_IP") && !sglang.contains_key("VLLM_HOST_IP"));
+    let is_rays = |name: &String| name.starts_with("RAY_");
+    assert!(ray.keys().any(is_rays) && !native.keys().any(is_rays) && !sglang.keys().any(is_rays));
+    for common in
+        ["MASTER_ADDR", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_HCA", "PYTHONUNBUFFERED"]
+    {
+        assert_eq!(native[common], sglang[common]);
+    }
+    for profile in variants() {
+        for name in specs(&profile, &members())[0].env.keys() {
+            assert!(env::reserved(&profile.engine, name).is_some(), "a profile may set {name}");
+        }
     }
 }
 

@@ -1,121 +1,187 @@
-//! vLLM: its flags, its launch on Ray, its milestones.
-//!
-//! On several nodes each container is a Ray node, pinned to the fabric by `--node-ip-address`. The
-//! head's launch script waits until Ray counts every node at its fabric address, then becomes
-//! `vllm serve`: so the engine's log is the container's log, and its end the container's end.
-//! `ray symmetric-run` cannot be used: it refuses `--node-ip-address`.
+//! vLLM: its flags. They are spelled as every release from 0.13 to 0.33 takes them.
+
+use serde_json::json;
 
 use super::milestones::{self, Milestone};
-use super::{Engine, MODEL_TARGET, Member, RAY_PORT, Reserved};
-use crate::profile::Profile;
+use super::{Engine, HEAD_ADDRESS, KEY, MASTER_PORT, MODEL_TARGET, Member, Reserved, Unfit, flag};
+use crate::profile::{Engine as Settings, Launch, Profile};
 
-/// Runs in the head's container: `ADDRESS,ADDRESS -- ray start ... -- vllm serve ...`.
-const RAY_HEAD: &str = include_str!("ray_head.py");
-/// Runs in a worker's container: `HEAD_ADDRESS PORT -- ray start ...`.
-const RAY_WORKER: &str = include_str!("ray_worker.py");
-
-/// Bytes of Ray's object store: vLLM hardly uses it, and by default Ray takes 30 % of the memory.
-const OBJECT_STORE_BYTES: u64 = 512 * 1024 * 1024;
-
-/// Flags that sparkctl sets; vLLM takes `_` for `-` in them.
-pub(super) const RESERVED: &[Reserved] = &[
-    Reserved { names: &["--model"], instead: "set `model.path`" },
-    Reserved { names: &["--served-model-name"], instead: "set `serve.name`" },
-    Reserved { names: &["--tensor-parallel-size", "-tp"], instead: "set `engine.tensor_parallel`" },
-    Reserved { names: &["--distributed-executor-backend"], instead: "set `engine.launch`" },
-    Reserved { names: &["--host"], instead: "leave it out: the endpoint is on the first of `cluster.nodes`" },
-    Reserved {
-        names: &["--api-key"],
-        instead: "leave it out: this version cannot ask an endpoint that needs a key",
-    },
-    Reserved { names: &["--port"], instead: "set `serve.port`" },
-    Reserved { names: &["--max-model-len"], instead: "set `engine.context_length`" },
-    Reserved { names: &["--gpu-memory-utilization"], instead: "set `engine.memory_fraction`" },
-    Reserved { names: &["--reasoning-parser"], instead: "set `engine.reasoning_parser`" },
-    Reserved { names: &["--tool-call-parser"], instead: "set `engine.tool_parser`" },
-    Reserved {
-        names: &["--enable-auto-tool-choice", "--no-enable-auto-tool-choice"],
-        instead: "leave it out: it is on where `engine.tool_parser` is set",
-    },
-    Reserved { names: &["--nnodes", "-n"], instead: "leave it out: it is the number of `cluster.nodes`" },
-    Reserved {
-        names: &["--node-rank", "-r"],
-        instead: "leave it out: it follows the order of `cluster.nodes`",
-    },
-    Reserved { names: &["--master-addr"], instead: "leave it out: it is the first node's `fabric`" },
-    Reserved { names: &["--headless"], instead: "leave it out: it is set on each node but the first" },
+/// vLLM takes `_` for `-` in these.
+const RESERVED: &[Reserved] = &[
+    Reserved::always(&["--model"], "set `model.path`"),
+    Reserved::always(&["--served-model-name"], "set `serve.name`"),
+    Reserved::always(&["--host"], "leave it out: the endpoint is on the first of `cluster.nodes`"),
+    Reserved::always(&["--port"], "set `serve.port`"),
+    Reserved::always(&["--api-key"], KEY),
+    Reserved::always(&["--tensor-parallel-size", "-tp"], "set `engine.tensor_parallel`"),
+    Reserved::always(&["--pipeline-parallel-size", "-pp"], "set `engine.pipeline_parallel`"),
+    Reserved::always(
+        &[
+            "--data-parallel-size",
+            "-dp",
+            "--data-parallel-size-local",
+            "-dpl",
+            "--data-parallel-rank",
+            "-dpn",
+            "--data-parallel-start-rank",
+            "-dpr",
+            "--data-parallel-address",
+            "-dpa",
+            "--data-parallel-backend",
+            "-dpb",
+        ],
+        "set `engine.data_parallel`",
+    ),
+    Reserved::always(&["--distributed-executor-backend"], "set `engine.launch`"),
+    Reserved::always(&["--nnodes", "-n"], "leave it out: it is the number of `cluster.nodes`"),
+    Reserved::always(&["--node-rank", "-r"], "leave it out: it follows the order of `cluster.nodes`"),
+    Reserved::always(&["--master-addr"], HEAD_ADDRESS),
+    Reserved::always(&["--master-port"], HEAD_ADDRESS),
+    Reserved::always(&["--headless"], "leave it out: it is set on each node but the first"),
+    Reserved::always(&["--max-model-len"], "set `engine.context_length`"),
+    Reserved::always(&["--gpu-memory-utilization"], "set `engine.memory_fraction`"),
+    Reserved::always(&["--reasoning-parser"], "set `engine.reasoning_parser`"),
+    Reserved::always(&["--tool-call-parser"], "set `engine.tool_parser`"),
+    Reserved::always(
+        &["--enable-auto-tool-choice", "--no-enable-auto-tool-choice"],
+        "leave it out: it is on where `engine.tool_parser` is set",
+    ),
+    Reserved::where_set(&["--enable-expert-parallel", "-ep"], "set `engine.expert_parallel`", |e| {
+        e.expert_parallel
+    }),
+    Reserved::where_set(&["--max-num-seqs"], "set `engine.max_requests`", |e| e.max_requests.is_some()),
+    Reserved::where_set(&["--quantization", "-q"], "set `engine.quantization`", |e| e.quantization.is_some()),
+    Reserved::where_set(&["--kv-cache-dtype"], "set `engine.kv_cache_type`", |e| e.kv_cache_type.is_some()),
+    Reserved::where_set(
+        &["--enable-prefix-caching", "--no-enable-prefix-caching"],
+        "set `engine.prefix_caching`",
+        |e| e.prefix_caching.is_some(),
+    ),
+    Reserved::where_set(&["--speculative-config", "-sc"], "set `engine.speculative`", |e| {
+        e.speculative.is_some()
+    }),
+    Reserved::where_set(&["--trust-remote-code"], "set `engine.trust_remote_code`", |e| e.trust_remote_code),
+    Reserved::where_set(&["--chat-template"], "set `engine.chat_template`", |e| e.chat_template.is_some()),
 ];
 
 pub(super) struct Vllm;
 
 impl Engine for Vllm {
-    fn argv(&self, profile: &Profile, members: &[Member], rank: usize) -> Vec<String> {
-        let serve = serve(profile, members.len() > 1);
-        if members.len() == 1 {
-            return serve;
+    fn command(&self, profile: &Profile, members: &[Member], rank: usize) -> Vec<String> {
+        let engine = &profile.engine;
+        let mut argv: Vec<String> = ["vllm", "serve", MODEL_TARGET].map(str::to_owned).to_vec();
+        // A worker of a native launch has no endpoint, and so nothing that is about it.
+        let has_endpoint = rank == 0;
+        if has_endpoint {
+            flag(&mut argv, "--served-model-name", &profile.served_name());
+            flag(&mut argv, "--host", &"0.0.0.0");
+            flag(&mut argv, "--port", &profile.serve.port);
         }
-        let python = |script: &str| ["python3", "-u", "-c", script].map(str::to_owned).to_vec();
-        let head = members[0].address;
-        if rank == 0 {
-            let addresses: Vec<_> = members.iter().map(|member| member.address.to_string()).collect();
-            let mut argv = python(RAY_HEAD);
-            argv.extend([addresses.join(","), "--".to_owned()]);
-            argv.extend(["ray", "start", "--head"].map(str::to_owned));
-            argv.push(format!("--port={RAY_PORT}"));
-            argv.extend(["--include-dashboard=false", "--disable-usage-stats"].map(str::to_owned));
-            argv.extend(ray_node(&members[0]));
-            argv.push("--".to_owned());
-            argv.extend(serve);
-            argv
-        } else {
-            let mut argv = python(RAY_WORKER);
-            argv.extend([head.to_string(), RAY_PORT.to_string(), "--".to_owned()]);
-            argv.extend(["ray", "start"].map(str::to_owned));
-            argv.push(format!("--address={head}:{RAY_PORT}"));
-            argv.push("--block".to_owned());
-            argv.extend(ray_node(&members[rank]));
-            argv
+        spread(&mut argv, engine, members, rank);
+        settings(&mut argv, engine);
+        if let Some(parser) = &engine.reasoning_parser {
+            flag(&mut argv, "--reasoning-parser", &parser);
         }
+        if has_endpoint {
+            if let Some(parser) = &engine.tool_parser {
+                flag(&mut argv, "--tool-call-parser", &parser);
+                argv.push("--enable-auto-tool-choice".to_owned());
+            }
+            if let Some(template) = &engine.chat_template {
+                flag(&mut argv, "--chat-template", &template);
+            }
+        }
+        argv.extend(engine.args.iter().cloned());
+        argv
     }
 
     fn milestone(&self, line: &str) -> Option<Milestone> {
         milestones::vllm(line)
     }
-}
 
-/// The flags that every `ray start` takes. One GPU a node is a count that Ray places ranks by.
-fn ray_node(member: &Member) -> [String; 3] {
-    [
-        format!("--node-ip-address={}", member.address),
-        "--num-gpus=1".to_owned(),
-        format!("--object-store-memory={OBJECT_STORE_BYTES}"),
-    ]
-}
-
-fn serve(profile: &Profile, on_ray: bool) -> Vec<String> {
-    let engine = &profile.engine;
-    let mut argv: Vec<String> = ["vllm", "serve", MODEL_TARGET].map(str::to_owned).to_vec();
-    let mut flag = |name: &str, value: String| argv.extend([name.to_owned(), value]);
-    flag("--served-model-name", profile.served_name().to_owned());
-    flag("--host", "0.0.0.0".to_owned());
-    flag("--port", profile.serve.port.to_string());
-    flag("--tensor-parallel-size", engine.tensor_parallel.to_string());
-    if on_ray {
-        flag("--distributed-executor-backend", "ray".to_owned());
+    fn reserved(&self) -> &'static [Reserved] {
+        RESERVED
     }
+
+    fn unfit(&self, profile: &Profile) -> Vec<Unfit> {
+        let engine = &profile.engine;
+        let mut found = Vec::new();
+        if engine.data_parallel > 1 && engine.launch() == Launch::Ray {
+            let message = "vLLM's copies over several nodes are started by its own launch, not on Ray";
+            found.push(Unfit::new("data_parallel", message, "write `launch: native`"));
+        }
+        if let Some(speculative) = &engine.speculative
+            && ["eagle", "eagle3", "draft_model", "medusa", "mlp_speculator"]
+                .contains(&speculative.method.as_str())
+            && speculative.model.is_none()
+        {
+            let message = format!("the method `{}` of vLLM needs a draft model", speculative.method);
+            found.push(Unfit::new("speculative", message, "set its `model` to a path in the container"));
+        }
+        found
+    }
+}
+
+/// How the model is spread, and where this rank is in it.
+fn spread(argv: &mut Vec<String>, engine: &Settings, members: &[Member], rank: usize) {
+    flag(argv, "--tensor-parallel-size", &engine.tensor_parallel);
+    if engine.pipeline_parallel > 1 {
+        flag(argv, "--pipeline-parallel-size", &engine.pipeline_parallel);
+    }
+    if engine.data_parallel > 1 {
+        flag(argv, "--data-parallel-size", &engine.data_parallel);
+        flag(argv, "--data-parallel-address", &members[0].address);
+    }
+    if engine.expert_parallel {
+        argv.push("--enable-expert-parallel".to_owned());
+    }
+    match engine.launch() {
+        _ if members.len() == 1 => {}
+        Launch::Ray => flag(argv, "--distributed-executor-backend", &"ray"),
+        Launch::Native => {
+            flag(argv, "--distributed-executor-backend", &"mp");
+            flag(argv, "--nnodes", &members.len());
+            flag(argv, "--node-rank", &rank);
+            flag(argv, "--master-addr", &members[0].address);
+            flag(argv, "--master-port", &MASTER_PORT);
+            if rank > 0 {
+                argv.push("--headless".to_owned());
+            }
+        }
+    }
+}
+
+/// What is the same on every rank.
+fn settings(argv: &mut Vec<String>, engine: &Settings) {
     if let Some(tokens) = engine.context_length {
-        flag("--max-model-len", tokens.to_string());
+        flag(argv, "--max-model-len", &tokens);
     }
     if let Some(fraction) = engine.memory_fraction {
-        flag("--gpu-memory-utilization", fraction.to_string());
+        flag(argv, "--gpu-memory-utilization", &fraction);
     }
-    if let Some(parser) = &engine.reasoning_parser {
-        flag("--reasoning-parser", parser.clone());
+    if let Some(requests) = engine.max_requests {
+        flag(argv, "--max-num-seqs", &requests);
     }
-    if let Some(parser) = &engine.tool_parser {
-        flag("--tool-call-parser", parser.clone());
-        argv.push("--enable-auto-tool-choice".to_owned());
+    if let Some(method) = &engine.quantization {
+        flag(argv, "--quantization", &method);
     }
-    argv.extend(engine.args.iter().cloned());
-    argv
+    if let Some(kind) = &engine.kv_cache_type {
+        flag(argv, "--kv-cache-dtype", &kind);
+    }
+    match engine.prefix_caching {
+        Some(true) => argv.push("--enable-prefix-caching".to_owned()),
+        Some(false) => argv.push("--no-enable-prefix-caching".to_owned()),
+        None => {}
+    }
+    if let Some(speculative) = &engine.speculative {
+        let mut config =
+            json!({ "method": speculative.method, "num_speculative_tokens": speculative.tokens });
+        if let Some(model) = &speculative.model {
+            config["model"] = json!(model);
+        }
+        flag(argv, "--speculative-config", &config);
+    }
+    if engine.trust_remote_code {
+        argv.push("--trust-remote-code".to_owned());
+    }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::cluster::facts::{Container, NodeFacts};
 use crate::container::{ImageContent, container_name};
-use crate::engine::RAY_PORT;
+use crate::engine::{self, KnownPort};
 use crate::profile::{NodeName, Profile};
 use crate::release::Release;
 
@@ -91,7 +91,9 @@ pub fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     names_taken(profile, facts, &mut findings);
     parity(facts, &mut findings);
     gpus(profile, facts, &mut findings);
-    ports(profile, &facts[0], &mut findings);
+    for (rank, node) in facts.iter().enumerate() {
+        ports(profile, rank, node, &mut findings);
+    }
     tools(profile, facts, &mut findings);
     same_machine(facts, &mut findings);
     findings
@@ -245,49 +247,41 @@ fn gpus(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) {
         ));
     }
     let there: usize = facts.iter().map(|facts| facts.gpus.len()).sum();
-    let wanted = profile.engine.tensor_parallel as usize;
-    if wanted > there && facts.iter().all(|facts| !facts.gpus.is_empty()) {
+    let wanted = profile.engine.parts();
+    if wanted > there as u64 && facts.iter().all(|facts| !facts.gpus.is_empty()) {
         findings.push(Finding::error(
             "gpu-count",
             None,
-            format!("engine.tensor_parallel is {wanted}, but the nodes have {there} GPUs"),
+            format!("the model is to be spread over {wanted} GPUs, but the nodes have {there}"),
             "lower `engine.tensor_parallel`, or add nodes",
         ));
     }
 }
 
-fn ports(profile: &Profile, head: &NodeFacts, findings: &mut Vec<Finding>) {
+fn ports(profile: &Profile, rank: usize, node: &NodeFacts, findings: &mut Vec<Finding>) {
     // Another deployment of ours holds its own ports; that it runs here is told already.
     let other = |c: &Container| {
         c.state.running && c.ours.as_ref().is_some_and(|ours| ours.deployment != profile.name)
     };
-    if head.containers.iter().any(other) {
+    if node.containers.iter().any(other) {
         return;
     }
     // A container of ours that runs holds what its own release asked for; it ends before the new one starts.
-    let held_by_us: Vec<u16> = head
+    let held_by_us: Vec<u16> = node
         .ours(&profile.name)
         .filter(|(container, _)| container.state.running)
         .flat_map(|(_, ours)| {
-            let release = head.releases.iter().find(|release| release.number == ours.release);
-            let port = release.map_or(profile.serve.port, |release| release.profile.serve.port);
-            [port.get(), RAY_PORT]
+            let release = node.releases.iter().find(|release| release.number == ours.release);
+            engine::ports(release.map_or(profile, |release| &release.profile), ours.rank as usize)
         })
+        .map(|port| port.number)
         .collect();
-    let mut wanted = vec![(
-        profile.serve.port.get(),
-        "serve.port",
-        "choose another `serve.port`, or end what listens there",
-    )];
-    if profile.cluster.nodes.len() > 1 {
-        wanted.push((RAY_PORT, "Ray", "end what listens there: Ray needs this port on the head"));
-    }
-    for (port, what, hint) in wanted {
-        if held_by_us.contains(&port) {
+    for KnownPort { number, what, hint } in engine::ports(profile, rank) {
+        if held_by_us.contains(&number) {
             continue;
         }
-        if let Some(listener) = head.listeners.iter().find(|listener| listener.port == port) {
-            let publisher = head.containers.iter().find(|c| c.state.running && c.published.contains(&port));
+        if let Some(listener) = node.listeners.iter().find(|listener| listener.port == number) {
+            let publisher = node.containers.iter().find(|c| c.state.running && c.published.contains(&number));
             let by = match (publisher, &listener.process) {
                 (Some(container), _) => format!("container `{}`", container.name),
                 (None, Some(process)) => format!("process `{process}`"),
@@ -295,8 +289,8 @@ fn ports(profile: &Profile, head: &NodeFacts, findings: &mut Vec<Finding>) {
             };
             findings.push(Finding::error(
                 "port-taken",
-                Some(&head.node),
-                format!("port {port} ({what}) is taken by {by}, which listens on {}", listener.address),
+                Some(&node.node),
+                format!("port {number} ({what}) is taken by {by}, which listens on {}", listener.address),
                 hint,
             ));
         }

@@ -54,6 +54,7 @@ pub(super) fn prove(release: &Release) -> [Steps; 2] {
     let endpoint = Endpoint::of(profile);
     let ready = ReadySpec {
         engine: profile.engine.kind,
+        launch: profile.engine.launch(),
         endpoint: endpoint.clone(),
         containers: release.ranks.iter().map(|rank| (rank.node.clone(), name(release, rank))).collect(),
         timeout: profile.ready.timeout,

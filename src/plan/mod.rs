@@ -21,7 +21,7 @@ use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
 use crate::delivery::kept::Kept;
-use crate::profile::{DeploymentName, EngineKind, NodeName, Profile, Verify};
+use crate::profile::{DeploymentName, EngineKind, Launch, NodeName, Profile, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -176,6 +176,8 @@ pub enum Action {
 pub struct ReadySpec {
     /// Whose milestones the logs show.
     pub engine: EngineKind,
+    /// How several ranks come together.
+    pub launch: Launch,
     pub endpoint: Endpoint,
     /// Every rank's node and container, head first.
     pub containers: Vec<(NodeName, String)>,

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Action, Plan, Stage, StageKind};
+use super::{Action, Plan, ReadySpec, Stage, StageKind};
 use crate::delivery::kept::KeptKind;
 use crate::engine::prelude;
-use crate::profile::NodeName;
+use crate::profile::{Launch, NodeName};
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
 pub fn text(plan: &Plan, verbose: bool) -> String {
@@ -71,9 +71,30 @@ fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
     };
     match stage.kind {
         StageKind::Begin => vec![format!("record release {} on {}", plan.release.map_or(0, |n| n.0), all())],
-        StageKind::Ready => vec!["all ranks run, the model is listed, one completion comes back".to_owned()],
+        StageKind::Ready => {
+            let gather = stage.steps.iter().find_map(|step| match &step.action {
+                Action::AwaitReady { ready } => gathering(ready),
+                _ => None,
+            });
+            vec![format!(
+                "{}the model is listed, one completion comes back",
+                gather.map_or_else(String::new, |gather| format!("{gather}, "))
+            )]
+        }
         StageKind::Record => vec![format!("restart with the node, record the outcome on {}", all())],
         _ => stage.steps.iter().map(|step| act(&step.node, &step.action)).collect(),
+    }
+}
+
+/// How the ranks come together; nothing for a single one.
+fn gathering(ready: &ReadySpec) -> Option<String> {
+    let ranks = ready.containers.len();
+    match ready.launch {
+        _ if ranks < 2 => None,
+        Launch::Ray => Some(format!("{ranks} nodes gather on Ray")),
+        Launch::Native => {
+            Some(format!("{ranks} ranks gather, then start {} by its own launch", ready.engine))
+        }
     }
 }
 
@@ -152,7 +173,7 @@ pub(super) fn shown(argument: &str) -> String {
         Some(first) if argument.contains('\n') => {
             format!("‹script: {} …›", first.trim_matches(['"', ' ', '.']))
         }
-        _ if argument.contains(' ') => format!("'{argument}'"),
+        _ if argument.contains([' ', '"', '{']) => format!("'{argument}'"),
         _ => argument.to_owned(),
     }
 }

@@ -145,9 +145,10 @@ pub struct PlacedFile {
 pub struct Engine {
     /// `vllm` or `sglang`.
     pub kind: EngineKind,
-    /// How the engine spreads over the nodes: on a `ray` cluster or by its own `native` launch.
-    #[serde(default)]
-    pub launch: Launch,
+    /// How the engine spreads over several nodes: on a `ray` cluster or by its own `native` launch; left out, `ray` for
+    /// vLLM and `native` for SGLang, which has no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
     /// GPUs that share each layer. Times `pipeline_parallel` and `data_parallel` it is the number of nodes, with one
     /// GPU a node.
     #[schemars(range(min = 1))]
@@ -215,6 +216,22 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// How the engine spreads over several nodes: as the profile says, else as the engine does it.
+    pub fn launch(&self) -> Launch {
+        self.launch.unwrap_or(match self.kind {
+            EngineKind::Vllm => Launch::Ray,
+            EngineKind::Sglang => Launch::Native,
+        })
+    }
+
+    /// Parts that the model is computed in, each by one GPU.
+    pub fn parts(&self) -> u64 {
+        let of = |parts: u32| u64::from(parts);
+        of(self.tensor_parallel)
+            .saturating_mul(of(self.pipeline_parallel))
+            .saturating_mul(of(self.data_parallel))
+    }
+
     /// The variables whose values are secrets.
     pub fn secrets(&self) -> BTreeSet<&str> {
         let is_secret = |(_, value): &(&String, &EnvValue)| matches!(value, EnvValue::Secret(_));
@@ -332,15 +349,23 @@ pub enum EngineKind {
     Sglang,
 }
 
-/// How the engine spreads over the nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+/// How the engine spreads over several nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Launch {
     /// On a Ray cluster that sparkctl brings up.
-    #[default]
     Ray,
     /// By the engine's own multi-node launch.
     Native,
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
+        })
+    }
 }
 
 /// A string that was checked once, at the door.

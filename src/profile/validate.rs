@@ -4,14 +4,13 @@
 //! model fits and the image is there are questions for the nodes.
 
 mod delivered;
+mod engine;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::engine::{self, RAY_PORT};
-
-use super::{Bench, Engine, EngineKind, EnvValue, Launch, Model, Node, PlacedFile, Profile, SecretSource};
+use super::{Bench, Model, Node, PlacedFile, Profile};
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +30,7 @@ pub fn validate(profile: &Profile) -> Vec<Problem> {
     let mut problems = Problems(Vec::new());
     cluster(profile, &mut problems);
     model(&profile.model, &mut problems);
-    engine(profile, &mut problems);
+    engine::check(profile, &mut problems);
     delivered::files(&profile.files, &mut problems);
     serve(profile, &mut problems);
     times(profile, &mut problems);
@@ -207,152 +206,13 @@ fn is_hub_source(source: &str) -> bool {
     names && revision.split('/').all(word)
 }
 
-fn engine(profile: &Profile, problems: &mut Problems) {
-    let engine = &profile.engine;
-    not_available_yet(engine, problems);
-    tensor_parallel(engine.tensor_parallel, profile.cluster.nodes.len(), problems);
-    if engine.context_length == Some(0) {
-        problems.add(
-            "engine.context_length",
-            "`context_length` has to be at least 1",
-            "leave it out for the model's own",
-        );
-    }
-    if let Some(fraction) = engine.memory_fraction
-        && !(fraction > 0.0 && fraction <= 1.0)
-    {
-        let message = format!("`memory_fraction` has to be more than 0 and at most 1, not {fraction}");
-        let hint = if fraction > 1.0 && fraction <= 100.0 {
-            format!("write `{}` for {fraction} %", fraction / 100.0)
-        } else {
-            String::new()
-        };
-        problems.add("engine.memory_fraction", message, &hint);
-    }
-    for (field, parser) in
-        [("reasoning_parser", &engine.reasoning_parser), ("tool_parser", &engine.tool_parser)]
-    {
-        if let Some(parser) = parser
-            && let Some(why) = no_value(parser)
-        {
-            problems.add(
-                format!("engine.{field}"),
-                format!("`{parser}` cannot be a parser's name: {why}"),
-                "",
-            );
-        }
-    }
-    delivered::before(engine, problems);
-    args(engine, problems);
-    env(engine, problems);
-    delivered::secret_names(engine, problems);
-}
-
-/// What the types know already and this version cannot do.
-fn not_available_yet(engine: &Engine, problems: &mut Problems) {
-    if engine.kind == EngineKind::Sglang {
-        problems.add("engine.kind", "`sglang` is not available in this version yet", "use `vllm`");
-    }
-    if engine.launch == Launch::Native {
-        problems.add("engine.launch", "`native` is not available in this version yet", "use `ray`");
-    }
-}
-
-fn tensor_parallel(wanted: u32, nodes: usize, problems: &mut Problems) {
-    let gpus = u32::try_from(nodes).unwrap_or(u32::MAX);
-    let path = "engine.tensor_parallel";
-    let there_are =
-        if gpus == 1 { "1 node with one GPU".to_owned() } else { format!("{gpus} nodes with one GPU each") };
-    if wanted == 0 {
-        problems.add(path, "`tensor_parallel` has to be at least 1", "");
-    } else if gpus == 0 {
-        // Said already: there are no nodes.
-    } else if wanted > gpus {
-        let message = format!("`tensor_parallel` {wanted} is larger than the GPUs there are: {there_are}");
-        problems.add(path, message, &format!("set it to {gpus}, or add nodes"));
-    } else if wanted < gpus {
-        let idle = gpus - wanted;
-        let word = if idle == 1 { "node" } else { "nodes" };
-        let message = format!("`tensor_parallel` {wanted} would leave {idle} {word} idle: {there_are}");
-        problems.add(path, message, &format!("set it to {gpus}, or take {idle} {word} out"));
-    }
-}
-
-fn args(engine: &Engine, problems: &mut Problems) {
-    for (index, arg) in engine.args.iter().enumerate() {
-        let path = format!("engine.args[{index}]");
-        let end = arg.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(arg.len());
-        let (flag, rest) = arg.split_at(end);
-        if arg.contains('\0') {
-            problems.add(path, "a NUL character cannot be in it", "");
-        } else if let Some(reserved) = reserved(engine.kind, flag) {
-            problems.add(path, format!("sparkctl sets `{flag}` itself"), reserved.instead);
-        } else if flag.starts_with('-') && rest.starts_with(char::is_whitespace) {
-            let hint = format!("write two: `\"{flag}\"` and `\"{}\"`", rest.trim());
-            problems.add(path, format!("`{arg}` is one argument with a space in it, and no flag is"), &hint);
-        }
-    }
-}
-
-fn reserved(kind: EngineKind, flag: &str) -> Option<&'static engine::Reserved> {
-    // Engines take `_` for `-` in long flags.
-    let flag = if flag.starts_with("--") { flag.replace('_', "-") } else { flag.to_owned() };
-    engine::reserved_args(kind).iter().find(|reserved| reserved.names.contains(&flag.as_str()))
-}
-
-fn env(engine: &Engine, problems: &mut Problems) {
-    for (name, value) in &engine.env {
-        let path = format!("engine.env.{name}");
-        if name.is_empty() || name.contains(['=', '\0']) {
-            let message = format!("`{name}` cannot be a variable's name: it is empty or has `=` in it");
-            problems.add_in_key(path, message, "write `NAME: \"value\"`");
-        } else if let Some(instead) = engine::env::reserved(name) {
-            problems.add_in_key(path, format!("sparkctl sets `{name}` itself"), instead);
-        } else {
-            match value {
-                EnvValue::Text(text) if text.contains('\0') => {
-                    problems.add(path, "a NUL character cannot be in it", "");
-                }
-                EnvValue::Text(_) => {}
-                EnvValue::Secret(source) => secret(source, &path, problems),
-            }
-        }
-    }
-}
-
-fn secret(source: &SecretSource, path: &str, problems: &mut Problems) {
-    match source {
-        SecretSource::Env(name) if name.is_empty() || name.contains(['=', '\0']) => {
-            let message = format!("`{name}` cannot be a variable's name: it is empty or has `=` in it");
-            problems.add(format!("{path}.env"), message, "write the name alone, e.g. `{ env: HF_TOKEN }`");
-        }
-        SecretSource::File(file) if file.is_empty() || file.contains('\0') => {
-            let message =
-                format!("`{file}` cannot be a file's path: it is empty or has a NUL character in it");
-            problems.add(format!("{path}.file"), message, "");
-        }
-        SecretSource::Command(words) => match words.first() {
-            None => problems.add(
-                format!("{path}.command"),
-                "there is no command in it",
-                "write its words, e.g. `[pass, show, hf]`",
-            ),
-            Some(program) if program.is_empty() => {
-                problems.add(format!("{path}.command[0]"), "the command's name is empty", "");
-            }
-            Some(_) => {
-                for (index, _) in words.iter().enumerate().filter(|(_, word)| word.contains('\0')) {
-                    problems.add(format!("{path}.command[{index}]"), "a NUL character cannot be in it", "");
-                }
-            }
-        },
-        SecretSource::Env(_) | SecretSource::File(_) => {}
-    }
-}
-
 fn serve(profile: &Profile, problems: &mut Problems) {
-    if profile.serve.port.get() == RAY_PORT {
-        let message = format!("port {RAY_PORT} on the head is the one that the Ray cluster meets at");
+    let port = profile.serve.port.get();
+    let taken = crate::engine::ports(profile, 0)
+        .into_iter()
+        .find(|known| known.number == port && known.what != "serve.port");
+    if let Some(taken) = taken {
+        let message = format!("port {port} on the head is the one that the ranks meet at ({})", taken.what);
         problems.add("serve.port", message, "choose another port, e.g. 30000");
     }
     if let Some(name) = &profile.serve.name

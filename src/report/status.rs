@@ -5,6 +5,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use crate::plan::render::people;
+use crate::profile::Launch;
 use crate::release::{Outcome, Release, ReleaseNumber};
 use crate::status::{Health, RankStatus, Status, ended, since};
 
@@ -35,12 +36,13 @@ pub fn status(status: &Status, now: Timestamp) -> String {
         let _ = writeln!(out, "  {}", row(rank, width, now).trim_end());
     }
     let mut tail = Vec::new();
-    if let Some(ray) = &status.ray {
-        tail.push(format!(
-            "Ray {} of {} nodes",
-            ray.wanted.intersection(&ray.alive).count(),
-            ray.wanted.len()
-        ));
+    if let Some(group) = &status.group {
+        let there = group.wanted.intersection(&group.alive).count();
+        let all = group.wanted.len();
+        tail.push(match group.launch {
+            Launch::Ray => format!("Ray {there} of {all} nodes"),
+            Launch::Native => format!("native {there} of {all} ranks"),
+        });
     }
     if let Some(load) = &status.load {
         if let (Some(running), Some(waiting)) = (load.running, load.waiting) {

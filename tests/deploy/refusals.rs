@@ -117,7 +117,7 @@ async fn of_a_deploy_for_its_nodes() {
         ),
         (
             |desk| desk.profile.engine.tensor_parallel = 4,
-            ("gpu-count", None, "is 4, but the nodes have 2 GPUs", "lower `engine.tensor_parallel`"),
+            ("gpu-count", None, "spread over 4 GPUs, but the nodes have 2", "lower `engine.tensor_parallel`"),
         ),
         (
             |desk| desk.cluster.machine("spark2", |m| drop(m.tools.remove("rsync"))),

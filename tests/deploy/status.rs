@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use sparkctl::error::Exit;
 use sparkctl::host::fake::Behaviour;
+use sparkctl::profile::{EngineKind, Launch};
 use sparkctl::status::{Health, Status, ask};
 
-use crate::desk::{Command, Desk};
+use crate::desk::{Command, Desk, seed_profile};
 
 async fn asked(desk: &Desk) -> Status {
     ask(&desk.profile, &desk.hosts(), &[]).await
@@ -32,10 +33,34 @@ async fn serving() {
     let desk = Desk::seed();
     let status = asked(desk.deployed().await).await;
     check(&status, Health::Serving, Exit::Done, "");
-    let ray = status.ray.unwrap();
-    assert_eq!((ray.alive.len(), &ray.alive), (2, &ray.wanted));
+    let group = status.group.unwrap();
+    assert_eq!((group.launch, group.alive.len(), &group.alive), (Launch::Ray, 2, &group.wanted));
     assert_eq!(status.load.unwrap().running, Some(1.0));
     assert_eq!(status.endpoint, "http://10.1.230.180:30000/v1");
+}
+
+/// By a native launch nothing but the containers and the head's own count tells of a lost worker: the endpoint of an
+/// idle engine would go on saying that all is well.
+#[tokio::test(start_paused = true)]
+async fn a_rank_of_a_native_launch() {
+    for kind in [EngineKind::Vllm, EngineKind::Sglang] {
+        let mut profile = seed_profile();
+        (profile.engine.kind, profile.engine.launch) = (kind, Some(Launch::Native));
+        let desk = Desk::seed().with(profile);
+        let status = asked(desk.deployed().await).await;
+        check(&status, Health::Serving, Exit::Done, "");
+        let group = status.group.clone().unwrap();
+        assert_eq!((group.launch, group.alive.len(), &group.alive), (Launch::Native, 2, &group.wanted));
+        assert_eq!(status.load.clone().unwrap().running, Some(1.0));
+        let screen = sparkctl::report::status::status(&status, jiff::Timestamp::UNIX_EPOCH);
+        assert!(screen.contains("native 2 of 2 ranks"), "{screen}");
+
+        desk.cluster.machine("spark2", |m| m.kill("sparkctl-qwen35-122b-1"));
+        let status = asked(&desk).await;
+        check(&status, Health::Degraded, Exit::Unhealthy, "rank 1 (spark2) ended: exit status 137");
+        check(&status, Health::Degraded, Exit::Unhealthy, "the head has no rank at 192.168.200.13");
+        check(&status, Health::Degraded, Exit::Unhealthy, "connection refused");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use super::*;
 /// The stages that a log shows, each where the greatest so far grows.
 fn reached(log: &str) -> Vec<StartStage> {
     let mut stages: Vec<StartStage> = Vec::new();
-    for milestone in log.lines().filter_map(vllm) {
+    for milestone in log.lines().filter_map(of_any) {
         if stages.last().is_none_or(|last| *last < milestone.stage) {
             stages.push(milestone.stage);
         }
@@ -73,7 +73,7 @@ fn lines_carry_figures() {
         let wanted = Milestone { stage, figure: figure.map(str::to_owned), fraction };
         assert_eq!(vllm(line), Some(wanted), "{line}");
     };
-    check("sparkctl: ray has 1 of 2 nodes", Ray, Some("1 of 2 nodes"), Some(0.5));
+    check("sparkctl: ray has 1 of 2 nodes", Gathering, Some("1 of 2 nodes"), Some(0.5));
     check(
         "\u{1b}[36m(RayWorkerProc pid=9, ip=10.0.0.2)\u{1b}[0m (Worker_TP1 pid=9) Loading safetensors checkpoint shards:  25% Completed | 10/39 [00:09<00:27]",
         LoadingWeights,

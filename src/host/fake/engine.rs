@@ -48,6 +48,14 @@ impl State {
             if whole {
                 head.formed = true;
                 head.say("INFO: Loading safetensors checkpoint shards: 100% Completed | 39/39");
+            } else if is_native(head) {
+                // Its script ends the engine, and Docker starts the container again where its policy says so.
+                head.say("sparkctl: rank 1 is gone: ending the engine of rank 0");
+                let again = head.container.restart == "unless-stopped";
+                head.end(1);
+                if again {
+                    self.start(&node, &name);
+                }
             } else {
                 head.broken = true;
             }
@@ -168,17 +176,23 @@ impl State {
     /// Ports that the machine's running heads listen on.
     pub(super) fn ports(&self, node: &NodeName) -> Vec<u16> {
         let heads = self.heads().filter(|(at, _)| *at == node).map(|(_, container)| container);
+        let number = |text: &str| text.rsplit(':').next().and_then(|port| port.parse().ok());
         heads
             .flat_map(|head| {
                 let ray = head.spec.iter().flat_map(|spec| &spec.argv);
-                let ray = ray.filter_map(|argument| argument.strip_prefix("--port=")?.parse().ok());
-                ray.chain(head.flag("--port").and_then(|port| port.parse().ok())).collect::<Vec<_>>()
+                let ray = ray.filter_map(|argument| number(argument.strip_prefix("--port=")?));
+                let words: Vec<_> = head.spec.iter().flat_map(|spec| &spec.argv).collect();
+                let at = words.iter().position(|word| list(word).is_some()).filter(|_| is_native(head));
+                let native = at.and_then(|at| number(words.get(at + 2)?));
+                let flags = ["--port", "--master-port", "--dist-init-addr"].into_iter();
+                let flags = flags.filter_map(|flag| number(head.flag(flag)?));
+                ray.chain(native).chain(flags).collect::<Vec<_>>()
             })
             .collect()
     }
 
-    /// Addresses of the ranks that a container's Ray cluster counts.
-    pub(super) fn ray_nodes(&self, node: &NodeName, container: &str) -> Option<Vec<Ipv4Addr>> {
+    /// Addresses of the ranks that a head's container counts, on Ray or by a native launch.
+    pub(super) fn alive_ranks(&self, node: &NodeName, container: &str) -> Option<Vec<Ipv4Addr>> {
         let head = self.machines[node].containers.get(container)?;
         head.container.state.running.then_some(())?;
         let all = (0..).zip(addresses(head));
@@ -205,11 +219,16 @@ impl State {
         let of_served_model = body.is_none_or(|body| body["model"] == served.model.as_str());
         match path {
             "/v1/models" => {
-                let length = head.flag("--max-model-len").and_then(|length| length.parse::<u64>().ok());
+                let length = head.flag("--max-model-len").or(head.flag("--context-length"));
+                let length = length.and_then(|length| length.parse::<u64>().ok());
                 answer(200, json!({ "data": [{ "id": served.model, "max_model_len": length }] }))
             }
             "/metrics" => {
-                let text = "vllm:num_requests_running{engine=\"0\"} 1.0\nvllm:num_requests_waiting 0.0\n";
+                let text = if is_sglang(head) {
+                    "sglang:num_running_reqs{model_name=\"m\"} 1.0\nsglang:num_queue_reqs 0.0\n"
+                } else {
+                    "vllm:num_requests_running{engine=\"0\"} 1.0\nvllm:num_requests_waiting 0.0\n"
+                };
                 Ok(HttpAnswer { status: 200, body: text.as_bytes().to_vec() })
             }
             _ if !served.completes => answer(500, json!({ "error": "EngineDeadError" })),
@@ -239,18 +258,33 @@ fn chat(head: &FakeContainer, body: &Value, wrongly: bool) -> Value {
         return json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] });
     }
     let message = if head.flag("--reasoning-parser").is_some() {
-        json!({ "content": said, "reasoning": thought })
+        let field = if is_sglang(head) { "reasoning_content" } else { "reasoning" };
+        json!({ "content": said, field: thought })
     } else {
         json!({ "content": format!("<think>{thought}</think>{said}") })
     };
     json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })
 }
 
+/// Whether its group came together by the engine's own launch.
+fn is_native(head: &FakeContainer) -> bool {
+    head.flag("--nnodes").is_some()
+}
+
+fn is_sglang(head: &FakeContainer) -> bool {
+    head.spec.iter().flat_map(|spec| &spec.argv).any(|word| word == "sglang.launch_server")
+}
+
 /// The addresses of all ranks, head first, as the head was told them; none for a single node.
 fn addresses(head: &FakeContainer) -> Vec<Ipv4Addr> {
-    let argv = head.spec.iter().flat_map(|spec| &spec.argv);
-    let lists = argv.map(|argument| argument.split(',').map(str::parse).collect::<Result<Vec<_>, _>>());
-    lists.flatten().find(|list| list.len() > 1).unwrap_or_default()
+    let mut argv = head.spec.iter().flat_map(|spec| &spec.argv);
+    argv.find_map(|argument| list(argument)).unwrap_or_default()
+}
+
+/// The addresses in an argument that is a list of them.
+fn list(argument: &str) -> Option<Vec<Ipv4Addr>> {
+    let list: Option<Vec<_>> = argument.split(',').map(|address| address.parse().ok()).collect();
+    list.filter(|list| list.len() > 1)
 }
 
 /// The folder on the node that the container has the model from.

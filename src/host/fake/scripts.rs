@@ -20,6 +20,7 @@ pub(super) fn changes(name: &str) -> bool {
         "gather"
             | "read-logs"
             | "ray-nodes"
+            | "native-ranks"
             | "lock"
             | "check-image"
             | "serve-weights"
@@ -58,7 +59,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             let text = logs.into_iter().flatten().map(|(rank, log)| format!("== rank {rank}\n{log}\n"));
             good(text.collect::<String>())
         }
-        "ray-nodes" => match state.ray_nodes(node, argument(0)) {
+        "ray-nodes" | "native-ranks" => match state.alive_ranks(node, argument(0)) {
             Some(alive) => {
                 good(alive.iter().map(|address| format!("{address}\n")).collect::<Vec<_>>().concat())
             }

@@ -1,8 +1,9 @@
 //! What can be wrong with what is brought into the containers: placed files, secrets, and the commands that run ahead
 //! of the engine. Whether the files are there is not asked here.
 
-use super::{Engine, EnvValue, PlacedFile, Problems};
+use super::{PlacedFile, Problems};
 use crate::engine::OWN_TARGETS;
+use crate::profile::{Engine, EnvValue};
 
 /// `files`.
 pub(super) fn files(files: &[PlacedFile], problems: &mut Problems) {

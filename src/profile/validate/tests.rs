@@ -1,3 +1,5 @@
+mod engines;
+
 use super::*;
 use crate::config;
 
@@ -162,8 +164,6 @@ fn models() {
 fn engines() {
     let tp = "engine.tensor_parallel";
     for (pointer, value, path, message, hint) in [
-        ("/engine/kind", "\"sglang\"", "engine.kind", "not available in this version yet", "use `vllm`"),
-        ("/engine/launch", "\"native\"", "engine.launch", "not available in this version yet", "use `ray`"),
         ("/engine/tensor_parallel", "0", tp, "at least 1", ""),
         (
             "/engine/tensor_parallel",
@@ -198,7 +198,7 @@ fn engines() {
         ),
         ("/engine/tool_parser", "\"\"", "engine.tool_parser", "it is empty", ""),
         ("/engine/reasoning_parser", "\"--x\"", "engine.reasoning_parser", "begins with `-`", ""),
-        ("/serve/port", "6379", "serve.port", "Ray cluster", "another port"),
+        ("/serve/port", "6379", "serve.port", "the ranks meet at (Ray)", "another port"),
         ("/serve/name", "\"  \"", "serve.name", "it is empty", ""),
         ("/serve/name", "\"a b\"", "serve.name", "white space", ""),
         ("/ready/timeout", "\"0s\"", "ready.timeout", "longer than 0", "`45m`"),
@@ -212,31 +212,6 @@ fn engines() {
     // JSON has no word for it, YAML does.
     let error = config::parse("x", &GOOD.replace("0.80", ".nan")).unwrap_err();
     assert!(error.problems()[0].message.contains("more than 0"), "{error}");
-}
-
-/// Each flag in every spelling that an engine takes.
-#[test]
-fn flags_that_sparkctl_sets() {
-    for reserved in engine::reserved_args(EngineKind::Vllm) {
-        for name in reserved.names {
-            for arg in [(*name).to_owned(), format!("{name}=x"), format!("{name} x")] {
-                let list = serde_json::json!(["--max-num-seqs", arg]).to_string();
-                let message = format!("sparkctl sets `{name}` itself");
-                check("/engine/args", &list, "engine.args[1]", &message, reserved.instead);
-            }
-        }
-    }
-    let arg = r#"["--tensor_parallel_size=2"]"#;
-    check(
-        "/engine/args",
-        arg,
-        "engine.args[0]",
-        "sets `--tensor_parallel_size`",
-        "set `engine.tensor_parallel`",
-    );
-    let hint = "write two: `\"--max-num-seqs\"` and `\"64\"`";
-    check("/engine/args", r#"["--max-num-seqs 64"]"#, "engine.args[0]", "a space in it", hint);
-    check("/engine/args", r#"["a\u0000"]"#, "engine.args[0]", "NUL", "");
 }
 
 #[test]
