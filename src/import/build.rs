@@ -35,7 +35,7 @@ pub(super) fn build(
     let mut draft = Draft::gather(call.kind, all, report);
     let topology = topology::choose(call.kind, &recipe, &draft, report);
     let chosen = model::choose(&recipe, &draft, &wanted.models, report)?;
-    let speculative = speculative::take(call.kind, &mut draft, &chosen.model.path, report);
+    let speculative = speculative::take(&mut draft, &chosen.model.path, report);
     let (cluster, stand_ins) = cluster(wanted, topology.nodes(), report)?;
     values.insert("launch.num_nodes".to_owned(), topology.nodes().to_string());
     let env = environment(&recipe, &call, &values, report);

@@ -64,7 +64,7 @@ impl Draft {
                 // With attention by data, the size cuts the tensor ranks up and asks for no more of them.
                 draft.args.push(flag);
             } else if let Some(meaning) = flag.meaning {
-                draft.take(flag, meaning, report);
+                draft.take(kind, flag, meaning, report);
             } else {
                 draft.args.push(flag);
             }
@@ -82,7 +82,7 @@ impl Draft {
         }
     }
 
-    fn take(&mut self, flag: Flag, meaning: Meaning, report: &mut Report) {
+    fn take(&mut self, kind: EngineKind, flag: Flag, meaning: Meaning, report: &mut Report) {
         let line = flag.line;
         let written = flag.written();
         match meaning {
@@ -112,6 +112,12 @@ impl Draft {
             Meaning::Port => put(&mut self.port, value),
             Meaning::Tensor => number(&mut self.tensor, text),
             Meaning::Pipeline => number(&mut self.pipeline, text),
+            Meaning::Data if kind == EngineKind::Sglang => {
+                if text != "1" {
+                    report.lose(line, &written, "SGLang has no copies of a model over several nodes");
+                }
+                true
+            }
             Meaning::Data => number(&mut self.data, text),
             Meaning::ExpertSize => whole(text).map(|size| self.experts = size > 1).is_some(),
             Meaning::Context => {
@@ -149,6 +155,7 @@ impl Draft {
                 None => false,
             },
             Meaning::SpecModel => self.speculate(line, "model", text.into()),
+            Meaning::DraftModel => false,
             Meaning::Ours(_)
             | Meaning::Cannot(_)
             | Meaning::Experts

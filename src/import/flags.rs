@@ -33,6 +33,8 @@ pub(super) enum Meaning {
     SpecMethod,
     SpecTokens,
     SpecModel,
+    /// The draft model, where the rest of speculative decoding stays the engine's own words.
+    DraftModel,
     Revision,
     /// `ray` or another way to spread over the nodes.
     Backend,
@@ -115,9 +117,7 @@ const SGLANG: &[Row] = &[
     (&["mem-fraction-static"], Meaning::Memory),
     (&["max-running-requests"], Meaning::Requests),
     (&["disable-radix-cache"], Meaning::Prefix(false)),
-    (&["speculative-algorithm", "speculative-algo"], Meaning::SpecMethod),
-    (&["speculative-num-draft-tokens"], Meaning::SpecTokens),
-    (&["speculative-draft-model-path", "speculative-draft-model"], Meaning::SpecModel),
+    (&["speculative-draft-model-path", "speculative-draft-model"], Meaning::DraftModel),
     (
         &["speculative-draft-model-revision"],
         Meaning::Ours("the draft model is the one that is put into the model's folder"),

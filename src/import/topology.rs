@@ -12,7 +12,8 @@ pub(super) struct Topology {
     pub(super) tensor: u32,
     pub(super) pipeline: u32,
     pub(super) data: u32,
-    pub(super) launch: Launch,
+    /// None: as the engine does it.
+    pub(super) launch: Option<Launch>,
 }
 
 impl Topology {
@@ -34,7 +35,7 @@ pub(super) fn choose(kind: EngineKind, recipe: &Recipe, draft: &Draft, report: &
             .data
             .or_else(|| default("data_parallel").filter(|_| kind == EngineKind::Vllm))
             .unwrap_or(1),
-        launch: Launch::default(),
+        launch: None,
     };
     let asked = topology.nodes();
     let (least, most) = (recipe.min_nodes.unwrap_or(1), recipe.max_nodes.unwrap_or(u32::MAX));
@@ -53,24 +54,30 @@ pub(super) fn choose(kind: EngineKind, recipe: &Recipe, draft: &Draft, report: &
             topology.tensor
         ));
     }
-    topology.launch = launch(kind, recipe, draft, topology.nodes(), report);
+    topology.launch = launch(kind, recipe, draft, &topology, report);
     topology
 }
 
-fn launch(kind: EngineKind, recipe: &Recipe, draft: &Draft, nodes: u32, report: &mut Report) -> Launch {
+fn launch(
+    kind: EngineKind,
+    recipe: &Recipe,
+    draft: &Draft,
+    topology: &Topology,
+    report: &mut Report,
+) -> Option<Launch> {
     let runtime = recipe.runtime.as_ref().map_or("", |runtime| &runtime.text);
     let backend = draft.backend.as_ref().or_else(|| recipe.default("distributed_executor_backend"));
     if let Some(backend) = &draft.backend {
         let what = format!("--distributed-executor-backend {}", backend.text);
         report.spare(backend.line, what, "`engine.launch` says how ranks find each other");
     }
-    match (kind, backend.map(|backend| backend.text.as_str())) {
-        (EngineKind::Sglang, _) => Launch::Native,
-        (EngineKind::Vllm, _) if nodes == 1 => Launch::default(),
-        (EngineKind::Vllm, Some("ray")) => Launch::Ray,
-        (EngineKind::Vllm, None) if ["vllm-ray", "eugr-vllm", "eugr-vllm-ray"].contains(&runtime) => {
-            Launch::Ray
-        }
-        (EngineKind::Vllm, _) => Launch::Native,
+    if kind == EngineKind::Sglang || topology.nodes() == 1 {
+        return None;
     }
+    let on_ray = match backend {
+        Some(backend) => backend.text == "ray",
+        None => ["vllm-ray", "eugr-vllm", "eugr-vllm-ray"].contains(&runtime),
+    };
+    // vLLM has copies of a model on several nodes by its own launch only.
+    Some(if on_ray && topology.data == 1 { Launch::Ray } else { Launch::Native })
 }

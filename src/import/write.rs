@@ -95,13 +95,11 @@ fn profile(out: &mut String, imported: &Imported) {
         EngineKind::Vllm => "vllm",
         EngineKind::Sglang => "sglang",
     };
-    let launch = match engine.launch {
-        Launch::Ray => "ray",
-        Launch::Native => "native",
-    };
     line(format!("  kind: {kind}"));
-    if profile.cluster.nodes.len() > 1 || engine.launch != Launch::default() {
-        line(format!("  launch: {launch}"));
+    match engine.launch {
+        Some(Launch::Ray) => line("  launch: ray".to_owned()),
+        Some(Launch::Native) => line("  launch: native".to_owned()),
+        None => {}
     }
     line(format!("  tensor_parallel: {}", engine.tensor_parallel));
     let fields = [
