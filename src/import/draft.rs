@@ -48,12 +48,15 @@ impl Draft {
         for flag in all {
             if let Some(meaning) = flag.meaning {
                 let written = flag.written();
-                if let Some((_, line, before)) =
-                    seen.iter().find(|(other, _, before)| *other == meaning && *before != written)
-                {
-                    report.spare(*line, before, "it is given again, and the last counts");
+                // Both switches of a thing say the same thing.
+                let same = |other: &Meaning| {
+                    *other == meaning || matches!((other, meaning), (Meaning::Prefix(_), Meaning::Prefix(_)))
+                };
+                for (_, line, before) in seen.extract_if(.., |(other, _, _)| same(other)) {
+                    if before != written {
+                        report.spare(line, before, "it is given again, and the last counts");
+                    }
                 }
-                seen.retain(|(other, _, _)| *other != meaning);
                 seen.push((meaning, flag.line, written));
             }
             if flag.name.is_empty() {

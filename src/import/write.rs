@@ -148,7 +148,8 @@ fn profile(out: &mut String, imported: &Imported) {
             }
         }
         rows.iter().for_each(|row| line(format!("    {},", row.join(", "))));
-        line("  ]".to_owned());
+        // Less indented it would be no YAML.
+        line("    ]".to_owned());
     }
     if !engine.env.is_empty() {
         line("  env:".to_owned());
