@@ -46,7 +46,7 @@ impl Draft {
             && all.iter().any(|flag| flag.name.replace('_', "-") == "--enable-dp-attention");
         let mut seen: Vec<(Meaning, usize, String)> = Vec::new();
         for flag in all {
-            if let Some(meaning) = flag.meaning {
+            if let Some(meaning) = flag.meaning.filter(|meaning| meaning.is_field()) {
                 let written = flag.written();
                 // Both switches of a thing say the same thing.
                 let same = |other: &Meaning| {

@@ -45,6 +45,11 @@ pub(super) enum Meaning {
 }
 
 impl Meaning {
+    /// Whether a profile has it, so that of two only one can be.
+    pub(super) fn is_field(self) -> bool {
+        !matches!(self, Self::Ours(_) | Self::Cannot(_) | Self::DraftModel)
+    }
+
     /// Whether the flag stands alone.
     fn is_switch(self) -> bool {
         matches!(self, Self::Experts | Self::Prefix(_) | Self::TrustRemoteCode)
