@@ -22,7 +22,7 @@ use sparkctl::report::{report, terminal::Terminal};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("profiles/qwen35-122b.yaml");
-    let mut profile = config::load(&file)?;
+    let mut profile = config::load(&file, &config::Given::NOTHING)?.profile;
     let cluster = FakeCluster::seed();
     deploy(&profile, &cluster).await?;
     if std::env::args().any(|argument| argument == "--broken") {
@@ -42,7 +42,7 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
     show_plan(profile, &hosts, &operator).await?;
 
     let (events, receiver) = Events::channel();
-    let terminal = Terminal::new(false, false, false, None);
+    let terminal = Terminal::new(false, false, false, None, None);
     let reporting = tokio::spawn(report(receiver, vec![Box::new(terminal)]));
     let (_switch, cancel) = Cancel::new();
     let operation = Operation {

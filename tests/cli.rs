@@ -28,7 +28,9 @@ fn run(state: &std::path::Path, args: &[&str]) -> Said {
 #[test]
 fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
-    for command in ["plan", "deploy", "status", "rollback", "releases", "stop", "logs"] {
+    let commands =
+        ["plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "config", "schema"];
+    for command in commands {
         let said = run(state.path(), &[command, "--help"]);
         assert_eq!(said.code, Some(0), "{command}");
         assert!(said.stdout.contains("Example") && said.stdout.contains("  sparkctl "), "{}", said.stdout);
@@ -95,6 +97,79 @@ fn what_is_known_is_named() {
     assert!(run(state.path(), &["stop", "three"]).stderr.contains("known are: one, two"));
 }
 
+/// One file over another, a variable, and what is set: each is told with its place, and shown as it is in the end.
+#[test]
+fn the_effective_profile() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml");
+    let child = folder.path().join("child.yaml");
+    let text =
+        format!("extends: {base}\nname: ${{CHILD}}\nengine:\n  env: {{ HF_TOKEN: {{ env: CHILD }} }}\n");
+    std::fs::write(&child, text).expect("it is written");
+    let child = child.display().to_string();
+    let set = "cluster.nodes[spark2].fabric=192.168.200.14";
+    let config = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sparkctl"))
+            .args([&["config", &child, "--set", set], args].concat())
+            .env("CHILD", "grown")
+            .output()
+            .expect("sparkctl starts");
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).expect("text"),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, shown, said) = config(&["--origins"]);
+    assert_eq!(code, Some(0), "{said}");
+    for (begin, end) in [
+        ("name: grown ", format!("# ${{CHILD}}, {child}:2")),
+        ("      fabric: 192.168.200.14 ", "# --set".to_owned()),
+        ("  memory_fraction: 0.8 ", format!("# {base}:19")),
+        ("  data_parallel: 1 ", "# default".to_owned()),
+        // A secret stands there as where it comes from.
+        ("      env: CHILD ", format!("# {child}:4")),
+    ] {
+        assert!(
+            shown.lines().any(|line| line.starts_with(begin) && line.ends_with(&end)),
+            "{begin}{end}\n{shown}"
+        );
+    }
+    // What is shown is a profile, and the same one.
+    let again = folder.path().join("again.yaml");
+    std::fs::write(&again, &shown).expect("it is written");
+    let json = |args: &[&str]| {
+        let said = run(folder.path(), args);
+        let document: Value = serde_json::from_str(&said.stdout).expect("a document");
+        assert_eq!(document["format"], 1);
+        document["profile"].clone()
+    };
+    let (_, document, _) = config(&["--output", "json"]);
+    let document: Value = serde_json::from_str(&document).expect("a document");
+    assert_eq!(json(&["config", &again.display().to_string(), "--output", "json"]), document["profile"]);
+
+    for command in ["plan", "deploy", "config"] {
+        let said = run(folder.path(), &[command, base, "--set", "engine.memory=x", "--set", "serve.port=0"]);
+        assert_eq!(said.code, Some(2), "{command}");
+        let told = "  | serve.port=0\n  |            ^";
+        assert!(
+            said.stderr.contains(told) && said.stderr.contains("did you mean `memory_fraction`?"),
+            "{}",
+            said.stderr
+        );
+    }
+}
+
+#[test]
+fn the_schema_is_json() {
+    let said = run(std::path::Path::new("/nowhere"), &["schema"]);
+    let schema: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!(
+        (said.code, &schema["$schema"]),
+        (Some(0), &Value::from("https://json-schema.org/draft/2020-12/schema"))
+    );
+}
+
 /// Where the record of a run cannot be kept, nothing is begun.
 #[test]
 fn a_state_folder_that_cannot_be_written_is_refused() {
@@ -109,4 +184,64 @@ fn a_state_folder_that_cannot_be_written_is_refused() {
         "{}",
         said.stderr
     );
+}
+
+/// A profile with these lines at the end of `engine`, and at its own end.
+fn profile_with(folder: &std::path::Path, engine: &str, rest: &str) -> String {
+    let text = include_str!("../profiles/qwen35-122b.yaml");
+    let text = text.replace("host: 10.1.230.18", "host: nowhere.invalid-18");
+    let text = text.replace("  env: {}\n", engine) + rest;
+    let file = folder.join("profile.yaml");
+    std::fs::write(&file, text).expect("it is written");
+    file.display().to_string()
+}
+
+/// Files and secrets that are not to be had are told before any node is asked.
+#[test]
+fn what_cannot_be_read_here_is_told_first() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let engine = "  env: { A: { command: [sh, -c, \"echo no agent >&2; exit 4\"] }, B: { file: token } }\n";
+    let file = profile_with(
+        folder.path(),
+        engine,
+        "\nfiles: [{ source: chat.jinja, target: /sparkctl/chat.jinja }]\n",
+    );
+    for command in ["plan", "deploy"] {
+        let said = run(folder.path(), &[command, &file]);
+        assert_eq!(said.code, Some(2), "{}", said.stderr);
+        let told = format!("there is no file `{}/chat.jinja`", folder.path().display());
+        assert!(said.stderr.contains(&told), "{}", said.stderr);
+        for told in ["profile.yaml:30:19", "profile.yaml:23:", "ended with 4: no agent", "/token`"] {
+            assert!(said.stderr.contains(told), "{told}: {}", said.stderr);
+        }
+        assert!(!said.stderr.contains("nowhere"), "a node was asked: {}", said.stderr);
+    }
+}
+
+#[test]
+fn a_secret_is_not_kept_on_this_machine() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let engine = "  env: { A: { command: [echo, hf_Zq81RtYxWv] }, B: { file: token } }\n";
+    std::fs::write(folder.path().join("token"), "hf_from_a_file\n").expect("it is written");
+    let file = profile_with(folder.path(), &engine.replace("[echo, hf_Zq81", "[echo, hf_, Zq81"), "");
+    let said = run(folder.path(), &["-vv", "deploy", &file]);
+    assert_eq!(said.code, Some(7), "{}", said.stderr);
+    let mut kept = 0;
+    let mut folders = vec![folder.path().join("sparkctl")];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).expect("a folder") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            kept += 1;
+            let text = std::fs::read_to_string(&path).expect("it can be read");
+            for value in ["hf_ Zq81RtYxWv", "hf_from_a_file"] {
+                assert!(!text.contains(value), "{}", path.display());
+                assert!(!said.stderr.contains(value) && !said.stdout.contains(value), "{}", said.stderr);
+            }
+        }
+    }
+    assert!(kept > 0, "nothing was kept at all");
 }

@@ -2,13 +2,16 @@
 
 mod change;
 mod config;
+mod fit;
 mod import;
+mod init;
 mod known;
 mod logs;
 mod plan;
 mod releases;
 mod schema;
 mod session;
+mod ssh_hosts;
 mod status;
 
 use std::path::PathBuf;
@@ -55,7 +58,9 @@ enum Output {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(init::InitArgs),
     Plan(plan::PlanArgs),
+    Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
     Status(status::StatusArgs),
     Rollback(change::RollbackArgs),
@@ -97,7 +102,9 @@ pub fn main() -> ExitCode {
 
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
+        Command::Init(args) => init::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
+        Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,

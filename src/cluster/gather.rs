@@ -9,13 +9,27 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::cluster::facts::{Clock, Container, Depth, Docker, DockerFacts, Image, NoDocker, NodeFacts};
+use crate::cluster::facts::{
+    Clock, Container, Depth, Docker, DockerFacts, Image, Listener, NoDocker, NodeFacts,
+};
 use crate::cluster::parse::parse;
 use crate::host::{Host, HostError, Script};
 use crate::profile::{DeploymentName, Profile};
 
 /// How long the Docker Engine may take for all that it is asked.
 const DOCKER: Duration = Duration::from_secs(40);
+
+/// How long the script may take. Each command that may hang is given up earlier.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(75);
+/// The script, with the two programs that read models as functions ahead of it.
+const SCRIPT: &str = concat!(
+    "model_reader() {\ncat <<'PYTHON'\n",
+    include_str!("gather/model.py"),
+    "PYTHON\n}\nmodel_scanner() {\ncat <<'PYTHON'\n",
+    include_str!("gather/scan.py"),
+    "PYTHON\n}\n",
+    include_str!("gather/gather.sh")
+);
 
 /// What is to be looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +94,7 @@ impl Request {
 pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, HostError> {
     let began = Instant::now();
     let look = async {
-        let script = Script::new("gather", include_str!("gather.sh"), request.arguments());
+        let script = Script::new("gather", SCRIPT, request.arguments()).timeout(SCRIPT_LIMIT);
         let asked = Timestamp::now();
         let output = host.run(script).await;
         (asked, output, Timestamp::now())
@@ -96,6 +110,20 @@ pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, Hos
             stderr => format!("{why}; the script said: {stderr}"),
         },
     })?;
+    let listeners = seen.listeners.into_iter().map(|listener| {
+        let named = listener.container.as_deref().map(|id| container_name(id, &containers));
+        let publisher =
+            || containers.iter().find(|c| c.state.running && c.published.contains(&listener.port));
+        let container = named.or_else(|| publisher().map(|container| container.name.clone()));
+        Listener { container, ..listener }
+    });
+    let listeners = listeners.collect();
+    let (mut processes, mut nvidia) = (seen.processes, seen.nvidia);
+    let of_processes = processes.iter_mut().flatten().map(|process| &mut process.container);
+    let of_gpus = nvidia.processes.iter_mut().flatten().map(|process| &mut process.container);
+    for container in of_processes.chain(of_gpus) {
+        *container = container.as_deref().map(|id| container_name(id, &containers));
+    }
     let docker = match docker {
         DockerFacts::Running(docker) => {
             DockerFacts::Running(Box::new(Docker { disk: seen.docker_disk, ..*docker }))
@@ -115,10 +143,10 @@ pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, Hos
         peers: seen.peers,
         rdma_devices: seen.rdma_devices,
         gpus: seen.gpus,
-        nvidia: seen.nvidia,
+        nvidia,
         infiniband: seen.infiniband,
-        listeners: seen.listeners,
-        processes: seen.processes,
+        listeners,
+        processes,
         model: seen.model,
         model_disk: seen.model_disk,
         models: seen.models,
@@ -133,6 +161,12 @@ pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, Hos
         highest_release: seen.highest_release,
         kept: seen.kept,
     })
+}
+
+/// The name of a container; one that the engine does not tell of keeps the beginning of its ID.
+fn container_name(id: &str, containers: &[Container]) -> String {
+    let named = containers.iter().find(|container| container.id == id);
+    named.map_or_else(|| id.chars().take(12).collect(), |container| container.name.clone())
 }
 
 /// What the Docker Engine tells. That it tells nothing is no error; that the node cannot be asked is one.

@@ -18,6 +18,11 @@ pub fn yaml(loaded: &Loaded, with_origins: bool) -> String {
     write::write(&whole(loaded), &text, &comment)
 }
 
+/// Text as a single value in a profile's file: in quotes where YAML needs them, and with no variable in it.
+pub fn single(text: &str) -> String {
+    write::quoted(&variables::escape(text))
+}
+
 /// The profile for programs: `profile`, and with origins `origins`, by path.
 pub fn document(loaded: &Loaded, with_origins: bool) -> Value {
     let profile = whole(loaded);

@@ -46,6 +46,8 @@ pub(super) struct Label {
 struct Source {
     /// What messages call it.
     name: String,
+    /// Where it lies, as it was named.
+    path: String,
     text: String,
     origin: Origin,
 }
@@ -67,17 +69,20 @@ pub(super) struct Sources(Vec<Source>);
 impl Sources {
     /// With the file that was named.
     pub(super) fn new(name: &str, text: &str) -> Self {
-        Self(vec![Source { name: one_line(name), text: text.to_owned(), origin: Origin::File }])
+        let (text, path) = (text.to_owned(), name.to_owned());
+        Self(vec![Source { name: one_line(name), path, text, origin: Origin::File }])
     }
 
     /// Adds a file that is named at `place`.
     pub(super) fn extended(&mut self, name: &str, text: &str, place: Place) -> usize {
-        self.add(Source { name: one_line(name), text: text.to_owned(), origin: Origin::Extended(place) })
+        let (text, path) = (text.to_owned(), name.to_owned());
+        self.add(Source { name: one_line(name), path, text, origin: Origin::Extended(place) })
     }
 
     /// Adds what stood behind a `--set`.
     pub(super) fn argument(&mut self, text: &str) -> usize {
-        self.add(Source { name: "--set".to_owned(), text: text.to_owned(), origin: Origin::Argument })
+        let (text, path) = (text.to_owned(), String::new());
+        self.add(Source { name: "--set".to_owned(), path, text, origin: Origin::Argument })
     }
 
     fn add(&mut self, source: Source) -> usize {
@@ -88,6 +93,11 @@ impl Sources {
     /// What messages call a source.
     pub(super) fn name(&self, source: usize) -> &str {
         &self.0[source].name
+    }
+
+    /// Where a source lies; empty for an argument.
+    pub(super) fn path(&self, source: usize) -> &str {
+        &self.0[source].path
     }
 
     /// Whether a source is an argument of the command line, where a line says nothing.
@@ -104,7 +114,7 @@ impl Sources {
         out: &mut String,
     ) -> Result<Gutter, fmt::Error> {
         let source = at.map_or(0, |place| place.source);
-        let Source { name, text, origin } = &self.0[source];
+        let Source { name, text, origin, .. } = &self.0[source];
         let lines = lines(text);
         let highest = labels.iter().map(|label| label.place.line).max().unwrap_or(0);
         let gutter = if *origin == Origin::Argument { 1 } else { highest.to_string().len() };

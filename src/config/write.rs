@@ -123,7 +123,7 @@ impl Writer<'_> {
 }
 
 /// Text as a scalar of YAML, in quotes where it needs them.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/-+@=:".contains(c);
     let is_plain = text.chars().all(plain)
         && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/')

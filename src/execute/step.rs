@@ -191,12 +191,19 @@ async fn retire(
     Ok(changed(true))
 }
 
-/// The last lines of a container's log as one text.
-pub(crate) async fn last_lines(node: &dyn Host, container: &str, count: u32) -> Result<String, StepError> {
+/// The last lines of a container's log as one text, without the secrets of its deployment. Where those cannot be
+/// known, there is no text.
+pub(crate) async fn last_lines(
+    node: &dyn Host,
+    deployment: &DeploymentName,
+    container: &str,
+    count: u32,
+) -> Result<String, StepError> {
+    let redactor = delivery::redactor(node, deployment).await?;
     let mut lines = node.container_log(container, Some(count), false).await?;
     let mut text = String::new();
     while let Some(line) = lines.recv().await {
-        text.push_str(&line);
+        text.push_str(&redactor.redact(&line));
         text.push('\n');
     }
     Ok(text)

@@ -105,7 +105,8 @@ fn absent_as_none<T>(result: Result<T, Error>) -> Result<Option<T>, Trouble> {
 }
 
 pub(super) async fn describe(engine: &Engine) -> Result<Docker, Trouble> {
-    Ok(facts::docker(engine.api.info().await.map_err(ordinary)?))
+    let (info, version) = tokio::try_join!(engine.api.info(), engine.api.version()).map_err(ordinary)?;
+    Ok(facts::docker(info, version))
 }
 
 /// All images; one that goes away in between is left out.

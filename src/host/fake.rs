@@ -7,8 +7,11 @@
 
 mod cluster;
 mod engine;
+mod gather;
 mod kept;
+mod links;
 mod machine;
+mod recorded;
 mod scripts;
 mod seed;
 
@@ -24,6 +27,7 @@ use crate::profile::NodeName;
 
 pub use cluster::{Behaviour, Effect, FakeCluster, Fault, Moment};
 pub use engine::Served;
+pub use links::FakeLink;
 pub use machine::{FakeContainer, Machine, ReleaseFolder, content};
 pub use seed::{SEED_IMAGE, SEED_MODEL, seed_content};
 
@@ -83,7 +87,10 @@ impl FakeHost {
             why: why.to_owned(),
         };
         let called = format!("{what} {name}").trim_end().to_owned();
-        let act = |state: &mut State| act(state, &self.node).map_err(|why| refused(&why));
+        let act = |state: &mut State| match state.machine(&self.node).no_docker.clone() {
+            Some(why) => Err(HostError::DockerAbsent { node: self.node.clone(), why }),
+            None => act(state, &self.node).map_err(|why| refused(&why)),
+        };
         self.cluster.effect(&self.node, called, changes, refused, act).await
     }
 

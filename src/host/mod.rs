@@ -26,7 +26,7 @@ use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::container::ContainerSpec;
 use crate::profile::NodeName;
 
-pub use connect::connect;
+pub use connect::{connect, connect_to};
 pub use fake::{FakeCluster, FakeHost};
 pub use local::LocalHost;
 pub use ssh::{SshHost, SshOptions};

@@ -8,7 +8,6 @@ use tokio::time::Instant;
 use super::{Operation, look, told};
 use crate::cluster::facts::NodeFacts;
 use crate::container::container_name;
-use crate::delivery::store::redactor;
 use crate::diagnose::{self, Diagnosis, End, LogLine, RankEvidence};
 use crate::error::in_full;
 use crate::event::{Event, RunOutcome};
@@ -191,14 +190,10 @@ impl Operation<'_> {
             let container = host.container(&name).await.ok().flatten();
             let container =
                 container.filter(|c| c.ours.as_ref().is_some_and(|ours| ours.release == release))?;
-            let log = match redactor(host, &self.profile.name).await {
-                Ok(redactor) => {
-                    let log = last_lines(host, &name, EVIDENCE_LINES).await.unwrap_or_default();
-                    redactor.redact(&log).into_owned()
-                }
-                // Rather no log here than one with a secret in it; the node keeps it.
-                Err(error) => format!("sparkctl: the log is left on the node: {}\n", in_full(&error)),
-            };
+            let log = last_lines(host, &self.profile.name, &name, EVIDENCE_LINES).await;
+            let log = log.unwrap_or_else(|error| {
+                format!("sparkctl: the log is left on the node: {}\n", in_full(&error))
+            });
             let state = container.state;
             let (node, lines) = (node.name.clone(), log.lines().map(LogLine::parse).collect());
             let end = (!state.running).then(|| End {

@@ -8,6 +8,7 @@ pub mod check;
 mod difference;
 mod group;
 mod kept;
+mod memory;
 pub mod planner;
 pub mod render;
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::check::{self, Finding, Severity};
 use super::difference::differences;
-use super::{Plan, StageKind, bytes, group};
+use super::{Plan, StageKind, bytes, group, memory};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
 use crate::container::ImageContent;
 use crate::delivery::{Delivery, kept};
@@ -46,6 +46,7 @@ pub fn deploy(
 ) -> Result<Planned, Refused> {
     let mut findings = check::check(profile, facts);
     findings.extend(check::mtu(profile, facts));
+    findings.extend(memory::check(profile, facts));
     let recorded = running(&profile.name, facts).and_then(|number| release_numbered(number, facts));
     if let Some(release) = recorded.filter(|release| !same_nodes(&release.profile, profile)) {
         findings.push(check::other_nodes(&release, "would be left running there"));
@@ -247,12 +248,15 @@ fn image_content(
     let reference = profile.image.reference.with_tag();
     let found = facts.iter().find_map(|facts| facts.image_named(&reference));
     if found.is_none() {
-        findings.push(Finding::error(
-            "image-absent",
-            None,
-            format!("image `{reference}` is on no node"),
-            &format!("on {}: docker pull {reference}", facts[0].node),
-        ));
+        findings.push(
+            Finding::error(
+                "image-absent",
+                None,
+                format!("image `{reference}` is on no node"),
+                &format!("on {}: docker pull {reference}", facts[0].node),
+            )
+            .at("image.reference"),
+        );
     }
     found.map(|image| image.content.clone())
 }
@@ -264,7 +268,7 @@ fn model_folder<'a>(
 ) -> Option<&'a ModelFolder> {
     let path = &profile.model.path;
     let mut error = |message: String, hint: &str| {
-        findings.push(Finding::error("model-absent", Some(&head.node), message, hint));
+        findings.push(Finding::error("model-absent", Some(&head.node), message, hint).at("model.path"));
         None
     };
     match &head.model {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use secret::{EnvValue, SecretSource, is_env_value, is_verbatim};
+pub use secret::{EnvValue, SecretSource, is_env_value, is_local_path, is_verbatim};
 pub use validate::{Problem, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
@@ -36,7 +36,8 @@ pub struct Profile {
     pub image: Image,
     /// The engine and what it is told.
     pub engine: Engine,
-    /// Files of this machine that every node gets, for the engine's containers to read; part of the release.
+    /// Files of this machine that every node gets, for the engine's containers to read, at most 16 MiB each. They are
+    /// part of the release: another content is another release, and a rollback brings the content of then back.
     #[serde(default)]
     pub files: Vec<PlacedFile>,
     /// Where the answers are served.
@@ -100,10 +101,13 @@ pub struct Node {
     pub fabric: Ipv4Addr,
 }
 
+/// The `host` that is the machine that sparkctl runs on.
+pub const LOCAL: &str = "local";
+
 impl Node {
     /// Whether the node is the machine that sparkctl runs on.
     pub fn is_local(&self) -> bool {
-        self.host == "local"
+        self.host == LOCAL
     }
 }
 
@@ -132,7 +136,7 @@ pub struct Image {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacedFile {
-    /// Path on this machine; a relative one begins at the profile's folder.
+    /// Path on this machine; a relative one begins at the folder of the file that it is written in.
     pub source: String,
     /// Absolute path in the container.
     #[schemars(regex(pattern = "^/"))]
@@ -200,8 +204,9 @@ pub struct Engine {
     /// The engine's name for the parser of tool calls; setting it turns automatic tool choice on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_parser: Option<String>,
-    /// Commands that run in each container ahead of the engine, one after another; each is a list of words. One that
-    /// fails ends the start.
+    /// Commands that run ahead of the engine, one after another, in the container of every rank; each is a list of
+    /// words. They have the engine's environment, and run at every start of a container, also after a reboot. What they
+    /// print is in the container's log. One that fails ends the start.
     #[serde(default)]
     pub before: Vec<Vec<String>>,
     /// Further arguments for the engine, passed through as they are; refused where one repeats a
@@ -210,7 +215,9 @@ pub struct Engine {
     pub args: Vec<String>,
     /// Further environment variables of the engine's containers, the same on every rank; refused
     /// where one repeats a variable that sparkctl sets for each node. A secret is not written here: in place of the
-    /// text stands where it comes from, `{ env: NAME }`, `{ file: PATH }` or `{ command: [WORD, ...] }`.
+    /// text stands where it comes from, `{ env: NAME }`, `{ file: PATH }` or `{ command: [WORD, ...] }`. It is fetched
+    /// by `plan` and `deploy`, lies on the nodes in a file for its owner alone, and a rollback has the value of then. In
+    /// logs that sparkctl keeps or shows, a value of 8 characters or more is left out.
     #[serde(default)]
     pub env: BTreeMap<String, EnvValue>,
 }

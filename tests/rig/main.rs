@@ -3,7 +3,9 @@
 //!
 //! The rig is one, so the tests take turns, and each begins from a clean one.
 
+mod delivered;
 mod deploy;
+mod fabric;
 mod harness;
 mod hosts;
 mod real_vllm;

@@ -37,6 +37,11 @@ class Engine:
         self.scenario = scenario
         self.kv_tokens = kv_tokens
         self.dead = threading.Event()
+        self.lost = threading.Event()
+        # Asked at each request, by an engine that looks after its ranks only then: one that fails without them, and one
+        # that waits for them for ever.
+        self.is_whole: Callable[[], bool] = lambda: True
+        self.waits_for: Callable[[], bool] = lambda: True
         self._slots = threading.Semaphore(max_num_seqs)
         self._lock = threading.Lock()
         self._running = 0
@@ -52,6 +57,9 @@ class Engine:
                  client_gone: Callable[[], bool]) -> Generator[str, None, None]:
         """Yield the reply token by token, "" being the end-of-text token. Stops at max_tokens at the latest."""
         began = time.monotonic()
+        if not self.is_whole():
+            self.lost.set()
+            raise EngineDeadError
         with self._lock:
             self._waiting += 1
         self._take_slot()
@@ -63,7 +71,7 @@ class Engine:
             self._counters["prompt_tokens_total"] += prompt_tokens
         reason = "abort"  # unless we get to the end: the client may go away between two tokens
         try:
-            while "completions-hang" in self.scenario:
+            while "completions-hang" in self.scenario or not self.waits_for():
                 self._pass_time(0.2)
                 if client_gone():
                     return
@@ -110,6 +118,14 @@ class Engine:
             self._counters["generation_tokens_total"] += 1
             self._histograms[name].add(time.monotonic() - since)
             self._histograms["iteration_tokens_total"].add(1.0)
+
+    def sglang_metrics(self, model: str) -> str:
+        """The gauges of SGLang's page."""
+        with self._lock:
+            gauges = {"num_running_reqs": self._running, "num_queue_reqs": self._waiting,
+                      "token_usage": min(1.0, self._kv_used / self.kv_tokens), "max_total_num_tokens": self.kv_tokens}
+        return "".join(f"# HELP sglang:{name} See SGLang's documentation.\n# TYPE sglang:{name} gauge\n"
+                       f'sglang:{name}{{model_name="{model}"}} {float(value)}\n' for name, value in gauges.items())
 
     def metrics(self, model: str) -> str:
         """The Prometheus page."""

@@ -115,6 +115,12 @@ def world_too_large(world: int) -> Failure:
         "- multiprocessing, set '--nnodes' appropriately.")
 
 
+def nodes_on_ray() -> Failure:
+    return _CONFIG[:-2], (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ParallelConfig\n"
+        "  Value error, nnodes > 1 can only be set when distributed executor backend is mp, uni or external_launcher.")
+
+
 # What goes wrong in a worker, by the milestone of `crash-at`: last frames and error.
 WORKER_FAILURES: dict[str, Failure] = {
     "rendezvous": (
@@ -171,6 +177,15 @@ def print_worker_failure(api: Process, engine: Process, worker: Process, failure
         (*_EXECUTOR, wait),
         "Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace for "
         "root cause."))
+
+
+def print_headless_failure(main: Process, worker: Process, failure: Failure) -> None:
+    """A failure of a rank without an engine core, which ends with it."""
+    frames, error = failure
+    method = Frame(f"{VLLM}/v1/executor/multiproc_executor.py", 930, "worker_main", "worker = WorkerProc(*args, **kwargs)")
+    worker.log_traceback("multiproc_executor.py:953", "WorkerProc failed to start.", (method, *frames), error)
+    main.print_traceback((), "Exception: WorkerProc initialization failed due to an exception in a background process. "
+                             "See stack trace for root cause.")
 
 
 def print_core_failure(api: Process, engine: Process, failure: Failure) -> None:

@@ -120,6 +120,8 @@ class Connection(socketserver.StreamRequestHandler):
                     self.connection.settimeout(SILENCE)  # nodes have to beat; other clients may sit idle
                     node = request["node"]
                     self.server.add(node)
+                elif request["op"] == "link" and node is not None:
+                    node["linked"] = True
                 elif request["op"] == "stage":
                     self.server.stage = request["stage"]
                 nodes = self.server.listing() if request["op"] == "nodes" else []

@@ -29,7 +29,7 @@ class Scenario:
         return state in self.states
 
     @classmethod
-    def from_env(cls, env: Mapping[str, str] = os.environ) -> "Scenario":
+    def from_env(cls, env: Mapping[str, str] = os.environ, default_reasoning_field: str = "reasoning") -> "Scenario":
         settings = {key: value for key, value in env.items() if key.startswith("STUB_")}
         states: set[str] = set()
         crash_at = None
@@ -51,5 +51,5 @@ class Scenario:
             load_seconds=float(load),
             first_token_seconds=float(settings.get("STUB_FIRST_TOKEN_SECONDS") or 0.01),
             token_seconds=float(settings.get("STUB_TOKEN_SECONDS") or 0.001),
-            reasoning_field=settings.get("STUB_REASONING_FIELD") or "reasoning",
+            reasoning_field=settings.get("STUB_REASONING_FIELD") or default_reasoning_field,
         )

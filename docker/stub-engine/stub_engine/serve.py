@@ -1,4 +1,4 @@
-"""`vllm serve`: the command line, the start in its milestones, serving, and the end."""
+"""`vllm serve`: the start in its milestones, serving, and the end; on one node, on Ray, or by vLLM's native launch."""
 
 import argparse
 import json
@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import ray
-from stub_engine import VLLM_VERSION, failures
+from stub_engine import VLLM_VERSION, failures, store, vllm_flags
 from stub_engine.engine import Engine
 from stub_engine.gcs import Node, host_ip
 from stub_engine.log import Process, ray_actor_tag, ray_logger_line, say
-from stub_engine.process import die_by_sigkill
+from stub_engine.process import die_by_sigkill, leave
 from stub_engine.scenario import Scenario, ScenarioError
 from stub_engine.server import ROUTES, Options, Server
+from stub_engine.store import Leader
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 POLL_SECONDS = 0.3
@@ -32,6 +33,8 @@ BANNER = """
    ▀▀  ▀▀▀▀▀ ▀▀▀▀▀ ▀     ▀
 """
 BAR_ROOM = 10
+INDEX = "model.safetensors.index.json"
+ACROSS_NODES = "Custom allreduce is disabled because this process group spans across nodes."
 
 
 class StartFailed(Exception):
@@ -45,7 +48,10 @@ def serve(args: Sequence[str]) -> int:
     except (ScenarioError, ValueError) as error:
         say(f"stub-engine: {error}", error=True)
         return 2
-    start = Start(parse(args), scenario)
+    from stub_engine.headless import Headless  # it is a Start, too
+
+    options = vllm_flags.parse(args)
+    start = Headless(options, scenario) if options.headless else Start(options, scenario)
     # The main thread only waits for signals, so that a stop is prompt whatever the others do.
     # Blocked ones reach us even as a container's first process.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
@@ -59,52 +65,6 @@ def serve(args: Sequence[str]) -> int:
     leave(128 + signal.SIGTERM)
 
 
-def leave(code: int) -> NoReturn:
-    """End now, other threads or not."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
-def parse(args: Sequence[str]) -> argparse.Namespace:
-    """Knows the flags that the stub acts on; takes any other."""
-    words = []
-    for word in args:
-        flag, equals, value = word.partition("=")
-        words.append(flag.replace("_", "-") + equals + value if word.startswith("--") else word)
-    # Not left to argparse, which could take an unknown flag's value for the model.
-    tag = words.pop(0) if words and not words[0].startswith("-") else None
-    parser = argparse.ArgumentParser("vllm serve", allow_abbrev=False)
-    parser.add_argument("--model", default=tag or "Qwen/Qwen3-0.6B")
-    parser.add_argument("--served-model-name", nargs="+")
-    parser.add_argument("--tensor-parallel-size", "-tp", type=int, default=1)
-    parser.add_argument("--distributed-executor-backend")
-    parser.add_argument("--max-model-len", type=length)
-    parser.add_argument("--max-num-seqs", type=int, default=256)
-    parser.add_argument("--host", default="0.0.0.0")
-    parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--api-key", nargs="*", default=[])
-    parser.add_argument("--reasoning-parser", default="")
-    parser.add_argument("--tool-call-parser", default="")
-    parser.add_argument("--enable-auto-tool-choice", action="store_true")
-    parser.add_argument("--enforce-eager", action="store_true")
-    parser.add_argument("--default-chat-template-kwargs", type=json.loads, default={})
-    options, _ = parser.parse_known_args(words)
-    if tag:
-        options.model = tag
-    changed = {key: value for key, value in vars(options).items() if value != parser.get_default(key)}
-    options.given = {"model_tag": tag, "model": tag, **changed} if tag else changed
-    return options
-
-
-def length(text: str) -> int | None:
-    """A context length as vLLM reads it: plain, with a suffix such as 32k or 32K, or auto."""
-    if text in ("auto", "-1"):
-        return None
-    factors = {"k": 10**3, "K": 2**10, "m": 10**6, "M": 2**20}
-    return int(float(text[:-1]) * factors[text[-1]]) if text[-1] in factors else int(text)
-
-
 class Start:
     """One run of the server. The methods up to serve_forever() are its milestones, in order."""
 
@@ -115,6 +75,8 @@ class Start:
         self.config: dict[str, Any] = {}
         self.max_model_len = 0
         self.ranks: list[Node] = []
+        self.leader: Leader | None = None
+        self.world = args.tensor_parallel_size * args.pipeline_parallel_size
         self.workers: list[Process] = []
         self.dead_ranks: list[int] = []
         self.rank_died = threading.Event()
@@ -169,8 +131,10 @@ class Start:
         if self.max_model_len > derived and os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") != "1":
             self.fail_launch(failures.too_long(self.max_model_len, derived))
         api.log("model.py:2152", f"Using max model len {self.max_model_len}")
-        if args.tensor_parallel_size > 1 and args.distributed_executor_backend != "ray":
-            self.fail_launch(failures.world_too_large(args.tensor_parallel_size))
+        if args.nnodes > 1 and args.distributed_executor_backend == "ray":
+            self.fail_launch(failures.nodes_on_ray())
+        if self.world > args.nnodes and args.distributed_executor_backend != "ray":
+            self.fail_launch(failures.world_too_large(self.world))
         api.log("scheduler.py:307", "Chunked prefill is enabled with max_num_batched_tokens=8192.")
         api.log("vllm.py:1109", "Asynchronous scheduling is enabled.")
         if args.enforce_eager:
@@ -182,17 +146,22 @@ class Start:
         core.log("core.py:133", f"Initializing a V1 LLM engine (v{VLLM_VERSION}) with config: model='{args.model}', "
                  f"speculative_config=None, tokenizer='{args.model}', skip_tokenizer_init=False, tokenizer_mode=auto, "
                  f"trust_remote_code=False, dtype=torch.bfloat16, max_seq_len={self.max_model_len}, load_format=auto, "
-                 f"tensor_parallel_size={args.tensor_parallel_size}, pipeline_parallel_size=1, data_parallel_size=1, "
+                 f"tensor_parallel_size={args.tensor_parallel_size}, "
+                 f"pipeline_parallel_size={args.pipeline_parallel_size}, data_parallel_size=1, "
                  f"disable_custom_all_reduce=False, enforce_eager={args.enforce_eager}, kv_cache_dtype=auto, "
                  f"device_config=cuda, seed=0, served_model_name={self.names()[0]}")
         if args.distributed_executor_backend == "ray":
             self.find_ranks()
             return
+        if args.nnodes > 1:
+            core.log("multiproc_executor.py:153", "DP group leader: node_rank=0, node_rank_within_dp=0, "
+                     f"master_addr={args.master_addr}, mq_connect_ip={host_ip()} (local), world_size={self.world}, "
+                     "local_world_size=1")
         self.workers = [Process("Worker", core.pid + 100)]
 
     def find_ranks(self) -> None:
         """Join the Ray cluster and wait until it has a GPU for each rank; the driver's node comes first."""
-        core, size = self.engine_core, self.args.tensor_parallel_size
+        core, size = self.engine_core, self.world
         specs = [{"GPU": 1.0}] * size
         try:
             found = ray.init(logging_level="ERROR")["address"]
@@ -227,25 +196,33 @@ class Start:
         threading.Thread(target=self.watch_ranks, daemon=True).start()
 
     def rendezvous(self) -> None:
-        size = len(self.workers)
-        master = self.ranks[0]["NodeManagerAddress"] if self.ranks else host_ip()
+        size, args = self.world, self.args
+        if args.nnodes > 1:
+            meeting = f"{args.master_addr}:{args.master_port}"
+        else:
+            meeting = f"{self.ranks[0]['NodeManagerAddress'] if self.ranks else host_ip()}:{args.port + 20000}"
         for rank, worker in enumerate(self.workers):
-            worker.log("parallel_state.py:1906", f"world_size={size} rank={rank} local_rank=0 "
-                       f"distributed_init_method=tcp://{master}:{self.args.port + 20000} backend=nccl")
-        self.workers[0].log("pynccl.py:113", "vLLM is using nccl==2.28.9")
+            worker.log("parallel_state.py:1906", world_line(size, rank, meeting))
         self.fail_worker_at("rendezvous")
+        if args.nnodes > 1:
+            try:
+                self.leader = Leader(args.master_port, args.nnodes, host_ip())
+                self.leader.meet()
+            except store.Failed as error:
+                self.fail_worker(((), str(error)))
+        self.workers[0].log("pynccl.py:113", "vLLM is using nccl==2.28.9")
         self.pause(0.1)
         if size > 1:
             for worker in reversed(self.workers):
-                worker.log("custom_all_reduce.py:92", "Custom allreduce is disabled because this process group spans "
-                           "across nodes.", "WARNING")
+                worker.log("custom_all_reduce.py:92", ACROSS_NODES, "WARNING")
         wrong_host_ip = any(node["stub_vllm_ip"] != node["NodeManagerAddress"] for node in self.ranks)
         if "hang" in self.scenario or (size > 1 and wrong_host_ip):
             # With a wrong VLLM_HOST_IP on any rank the real one waits for ever, too, and says nothing.
             self.pause(math.inf)
+        if self.leader:
+            self.leader.connect()
         for rank, worker in enumerate(self.workers):
-            worker.log("parallel_state.py:2350", f"rank {rank} in world size {size} is assigned as DP rank 0, "
-                       f"PP rank 0, PCP rank 0, TP rank {rank}, ETP rank {rank}, EP rank N/A, EPLB rank N/A")
+            worker.log("parallel_state.py:2350", assigned_line(size, rank))
             worker.name = f"Worker_TP{rank}" if size > 1 else "Worker"
 
     def load_weights(self) -> None:
@@ -317,7 +294,12 @@ class Start:
         self.serving = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         api.plain("INFO:     Application startup complete.")
-        self.rank_died.wait()
+        if self.leader:
+            # vLLM looks after the ranks of a native launch only when it needs them.
+            engine.is_whole = self.leader.is_whole
+            engine.lost.wait()
+        else:
+            self.rank_died.wait()
         self.serving = False
         self.report_dead_ranks()
         engine.dead.set()
@@ -333,18 +315,14 @@ class Start:
         return tuple(self.args.served_model_name or [self.args.model])
 
     def shards(self) -> list[Path]:
-        """The weight files that the index names, or those that are there; one for show if there are none."""
-        index = self.model / "model.safetensors.index.json"
-        if not index.exists():
-            return sorted(self.model.glob("*.safetensors")) or [self.model / "model.safetensors"]
-        files = sorted({self.model / name for name in json.loads(index.read_text())["weight_map"].values()})
+        files = shards(self.model)
         for file in files:
-            if not file.exists():
+            if not file.exists() and (self.model / INDEX).exists():
                 self.fail_worker(failures.missing_shard(str(file)))
         return files
 
     def gigabytes(self, shards: list[Path]) -> float:
-        return sum(file.stat().st_size for file in shards if file.exists()) / 2**30 / len(self.workers)
+        return sum(file.stat().st_size for file in shards if file.exists()) / 2**30 / self.world
 
     def gpus(self) -> list[Node]:
         """The live nodes, once for each GPU they have."""
@@ -353,6 +331,11 @@ class Start:
     def tell_stage(self, stage: str) -> None:
         if self.ranks:
             ray.tell_stage(stage)
+        if self.leader:
+            self.leader.tell(stage)
+            # A rank that ends now leaves the others waiting for its part.
+            while "worker-crash" in self.scenario or "worker-oom" in self.scenario:
+                time.sleep(1)
 
     def watch_ranks(self) -> None:
         """Notice a rank whose node has left the cluster, or the end of the cluster itself."""
@@ -367,6 +350,8 @@ class Start:
         self.rank_died.set()
 
     def report_dead_ranks(self) -> None:
+        if self.leader:
+            return  # the failure of a collective operation names no rank
         self.engine_core.log("ray_executor_v2.py:514", f"RayWorkerProc rank={self.dead_ranks} died unexpectedly, "
                              "shutting down executor.", "ERROR")
 
@@ -390,6 +375,23 @@ class Start:
             self.fail_worker(failures.missing_shard(f"{self.args.model}/model-00002-of-00003.safetensors"))
         if self.scenario.crash_at == milestone:
             self.fail_worker(failures.WORKER_FAILURES[milestone])
+
+
+def shards(model: Path) -> list[Path]:
+    """The weight files that the index names, or those that are there; one for show if there are none."""
+    index = model / INDEX
+    if not index.exists():
+        return sorted(model.glob("*.safetensors")) or [model / "model.safetensors"]
+    return sorted({model / name for name in json.loads(index.read_text())["weight_map"].values()})
+
+
+def world_line(size: int, rank: int, meeting: str) -> str:
+    return (f"world_size={size} rank={rank} local_rank=0 distributed_init_method=tcp://{meeting} backend=nccl")
+
+
+def assigned_line(size: int, rank: int) -> str:
+    return (f"rank {rank} in world size {size} is assigned as DP rank 0, PP rank 0, PCP rank 0, TP rank {rank}, "
+            f"ETP rank {rank}, EP rank N/A, EPLB rank N/A")
 
 
 def bar(title: str, done: int, total: int, seconds: float, unit: str, blocks: bool = False) -> str:

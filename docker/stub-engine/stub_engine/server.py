@@ -1,4 +1,4 @@
-"""The HTTP server: vLLM's OpenAI endpoints as far as a deployment tool uses them."""
+"""The HTTP server: the OpenAI endpoints of vLLM and SGLang as far as a deployment tool uses them."""
 
 import json
 import secrets
@@ -29,7 +29,7 @@ ROUTES = (
 
 @dataclass(frozen=True)
 class Options:
-    """What of `vllm serve`'s command line the HTTP server goes by."""
+    """What of an engine's command line the HTTP server goes by."""
 
     names: tuple[str, ...]
     root: str
@@ -39,6 +39,8 @@ class Options:
     auto_tools: bool
     tool_parser: bool
     enable_thinking: bool
+    engine: str = "vllm"
+    metrics: bool = True
 
 
 class ApiError(Exception):
@@ -143,16 +145,19 @@ class Handler(BaseHTTPRequestHandler):
         if not self.allowed(path):
             return
         if path in ("/health", "/ping"):
-            dead = server.engine.dead.is_set()
+            dead = server.engine.dead.is_set() or not server.engine.waits_for()
             self.send_body(HTTPStatus.SERVICE_UNAVAILABLE if dead else HTTPStatus.OK, b"", "text/plain")
-        elif path == "/version":
+        elif path == "/version" and server.options.engine == "vllm":
             self.send_json(HTTPStatus.OK, {"version": VLLM_VERSION})
-        elif path == "/metrics":
-            page = server.engine.metrics(server.options.names[0])
+        elif path in ("/model_info", "/get_model_info") and server.options.engine == "sglang":
+            self.send_json(HTTPStatus.OK, {"model_path": server.options.root, "is_generation": True})
+        elif path == "/metrics" and server.options.metrics:
+            vllm = server.options.engine == "vllm"
+            page = (server.engine.metrics if vllm else server.engine.sglang_metrics)(server.options.names[0])
             self.send_body(HTTPStatus.OK, page.encode(), "text/plain; version=1.0.0; charset=utf-8")
         elif path == "/v1/models":
             self.send_json(HTTPStatus.OK, {"object": "list", "data": [
-                {"id": name, "object": "model", "created": int(time.time()), "owned_by": "vllm",
+                {"id": name, "object": "model", "created": int(time.time()), "owned_by": server.options.engine,
                  "root": server.options.root, "parent": None, "max_model_len": server.options.max_model_len}
                 for name in server.options.names]})
         else:
@@ -198,7 +203,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def check_model(self, body: Json) -> None:
         model = body.get("model")
-        if model and model not in self.server.options.names:
+        # SGLang serves whatever the request calls the model.
+        if self.server.options.engine == "vllm" and model and model not in self.server.options.names:
             raise ApiError(HTTPStatus.NOT_FOUND, "NotFoundError", f"The model `{model}` does not exist.", "model")
 
     def client_gone(self) -> bool:
@@ -290,6 +296,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         if not tools:
             raise bad_request("When using `tool_choice`, `tools` must be set.")
+        if options.engine == "sglang":
+            return  # without a parser the call stays in the text
         if choice == "auto" and not (options.auto_tools and options.tool_parser):
             raise bad_request(
                 '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set')

@@ -62,7 +62,7 @@ pub struct ModelContent {
     pub safetensors: Vec<Safetensors>,
     /// Names of files that a download left unfinished (`.incomplete`), anywhere below the folder, also where hidden.
     pub incomplete: Vec<String>,
-    /// Files and folders that are not this user's own; at most 1000.
+    /// Files and folders that are not this user's own; at most 100.
     pub foreign: Vec<ForeignFile>,
     /// What could not be read or made sense of: a path in the folder, and why.
     pub problems: BTreeMap<String, String>,
@@ -121,8 +121,8 @@ pub struct Safetensors {
     pub tensors: u64,
     /// Bytes by the tensors' type, in the format's word: `BF16`, `F8_E4M3`, `U8`.
     pub bytes_by_type: BTreeMap<String, u64>,
-    /// Bytes by the part of the model that the tensors are of, the first two words of their names: `model.layers`,
-    /// `model.visual`, `mtp.layers`, `lm_head.weight`.
+    /// Bytes by the part of the model that the tensors are of. That is the beginning of their names to the first number,
+    /// else to the last word: `model.layers.61`, `model.visual.blocks.3`, `mtp.layers.0`, `model.embed_tokens`, `lm_head`.
     pub bytes_by_part: BTreeMap<String, u64>,
 }
 

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use bollard::models::{ContainerConfig, ContainerInspectResponse, HostConfig, ImageInspect, SystemInfo};
+use bollard::models::{
+    ContainerConfig, ContainerInspectResponse, HostConfig, ImageInspect, SystemInfo, SystemVersion,
+};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::cluster::facts::{Container, ContainerState, Docker, Image, ImageStore, Ours};
+use crate::cluster::parse::served;
 use crate::container::{self, ImageContent, hex};
 
-pub(super) fn docker(info: SystemInfo) -> Docker {
+pub(super) fn docker(info: SystemInfo, version: SystemVersion) -> Docker {
     let status = info.driver_status.unwrap_or_default();
     let containerd = status.iter().flatten().any(|word| word.starts_with("io.containerd.snapshotter"));
     Docker {
@@ -18,11 +21,14 @@ pub(super) fn docker(info: SystemInfo) -> Docker {
         store: if containerd { ImageStore::Containerd } else { ImageStore::Classic },
         root: info.docker_root_dir.unwrap_or_default(),
         disk: None,
-        api: None,
+        api: version.api_version,
         storage_driver: info.driver,
         cgroup_driver: info.cgroup_driver.map(|driver| driver.to_string()),
         cgroup_version: info.cgroup_version.map(|version| version.to_string()),
-        runtimes: info.runtimes.map(|runtimes| sorted_names(runtimes.into_keys())),
+        // `io.containerd.runc.v2` is no runtime of its own, but another name for `runc`.
+        runtimes: info.runtimes.map(|runtimes| {
+            sorted_names(runtimes.into_keys().filter(|name| !name.starts_with("io.containerd.")))
+        }),
         default_runtime: info.default_runtime.filter(|name| !name.is_empty()),
         cdi_folders: info.cdi_spec_dirs,
         cdi_devices: info.discovered_devices.map(|devices| {
@@ -38,6 +44,7 @@ pub(super) fn docker(info: SystemInfo) -> Docker {
 
 pub(super) fn image(image: ImageInspect) -> Image {
     let content = content(&image);
+    let config = image.config.unwrap_or_default();
     let mut references = image.repo_tags.unwrap_or_default();
     references.retain(|name| !name.starts_with("<none>"));
     Image {
@@ -45,11 +52,11 @@ pub(super) fn image(image: ImageInspect) -> Image {
         references,
         content,
         architecture: image.architecture.unwrap_or_default(),
-        entrypoint: Vec::new(),
-        command: Vec::new(),
-        env: std::collections::BTreeMap::new(),
-        labels: std::collections::BTreeMap::new(),
-        created: None,
+        entrypoint: config.entrypoint.unwrap_or_default(),
+        command: config.cmd.unwrap_or_default(),
+        env: config.env.iter().flatten().map(|variable| variable_of(variable)).collect(),
+        labels: config.labels.into_iter().flatten().collect(),
+        created: moment(image.created.as_deref()),
         size: image.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
     }
 }
@@ -111,6 +118,7 @@ pub(super) fn container(answer: ContainerInspectResponse) -> Container {
     let restart = restart.map(|name| name.to_string()).filter(|name| !name.is_empty());
     let assigned = answer.network_settings.and_then(|settings| settings.ports);
     let bindings = host.port_bindings.iter().chain(&assigned).flatten();
+    let argv: Vec<_> = config.entrypoint.iter().chain(&config.cmd).flatten().cloned().collect();
     let published: BTreeSet<u16> = bindings
         .filter(|(port, _)| port.ends_with("/tcp"))
         .flat_map(|(_, bindings)| bindings.iter().flatten())
@@ -128,7 +136,11 @@ pub(super) fn container(answer: ContainerInspectResponse) -> Container {
             started: moment(state.started_at.as_deref()),
             finished: moment(state.finished_at.as_deref()),
             error: state.error.unwrap_or_default(),
-            health: None,
+            health: state
+                .health
+                .and_then(|health| health.status)
+                .map(|status| status.to_string())
+                .filter(|status| !matches!(status.as_str(), "" | "none")),
         },
         restart: restart.unwrap_or_else(|| "no".to_owned()),
         restarts: answer.restart_count.and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
@@ -136,12 +148,24 @@ pub(super) fn container(answer: ContainerInspectResponse) -> Container {
         published: published.into_iter().collect(),
         ours: ours(&config),
         image: config.image.unwrap_or_default(),
-        argv: Vec::new(),
-        model: None,
-        env_names: Vec::new(),
-        host_network: false,
-        mounts: std::collections::BTreeMap::new(),
+        model: served::model(&argv),
+        argv: served::blotted(&argv),
+        env_names: config.env.iter().flatten().map(|variable| variable_of(variable).0).collect(),
+        host_network: host.network_mode.as_deref() == Some("host"),
+        mounts: answer
+            .mounts
+            .into_iter()
+            .flatten()
+            .filter(|mount| mount.typ.as_deref() == Some("bind"))
+            .filter_map(|mount| Some((mount.destination?, mount.source?)))
+            .collect(),
     }
+}
+
+/// `NAME=VALUE`
+fn variable_of(text: &str) -> (String, String) {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    (name.to_owned(), value.to_owned())
 }
 
 fn sorted_names(names: impl Iterator<Item = String>) -> Vec<String> {
@@ -191,6 +215,36 @@ mod tests {
     const CONTAINERD: &str = include_str!("../../../tests/data/docker/image-26.1-containerd.json");
     const FOREIGN: &str = include_str!("../../../tests/data/docker/container-20.10-foreign.json");
 
+    const INFO: &str = include_str!("../../../tests/data/docker/info-20.10-classic.json");
+    const INFO_CDI: &str = include_str!("../../../tests/data/docker/info-28.5-cdi.json");
+
+    #[test]
+    fn an_engine() {
+        let read = |json: &str| {
+            let version = SystemVersion { api_version: Some("1.51".to_owned()), ..SystemVersion::default() };
+            docker(serde_json::from_str(json).unwrap(), version)
+        };
+        let plain = read(INFO);
+        assert_eq!((plain.version.as_str(), plain.store), ("20.10.24+dfsg1", ImageStore::Classic));
+        assert_eq!(plain.storage_driver.as_deref(), Some("fuse-overlayfs"));
+        assert_eq!(
+            (plain.cgroup_driver.as_deref(), plain.cgroup_version.as_deref()),
+            (Some("cgroupfs"), Some("1"))
+        );
+        assert_eq!(
+            (plain.runtimes, plain.default_runtime.as_deref()),
+            (Some(vec!["runc".to_owned()]), Some("runc"))
+        );
+        assert_eq!((plain.rootless, plain.live_restore), (Some(false), Some(false)));
+        assert_eq!((plain.cdi_folders, plain.cdi_devices), (None, None), "it knows no CDI");
+        let cdi = read(INFO_CDI);
+        assert_eq!((cdi.store, cdi.api.as_deref()), (ImageStore::Containerd, Some("1.51")));
+        assert_eq!(cdi.runtimes.unwrap(), ["nvidia", "runc"]);
+        assert_eq!(cdi.cdi_folders.unwrap(), ["/etc/cdi", "/var/run/cdi"]);
+        assert_eq!(cdi.cdi_devices.unwrap(), ["nvidia.com/gpu=0", "nvidia.com/gpu=all"]);
+        assert_eq!((cdi.rootless, cdi.live_restore), (Some(true), Some(true)));
+    }
+
     #[test]
     fn an_image_is_the_same_in_every_store() {
         let read = |json: &str| image(serde_json::from_str(json).unwrap());
@@ -227,6 +281,18 @@ mod tests {
         assert_eq!(seen.published, [8000, 9000]);
         assert!(seen.gpus);
         assert_eq!(seen.ours, None);
+        assert_eq!(
+            (seen.argv.as_slice(), seen.host_network),
+            (["sh", "-c", "exit 3"].map(str::to_owned).as_slice(), false)
+        );
+        let engine = FOREIGN
+            .replace("\"exit 3\"", "\"HF_TOKEN=hf_x vllm serve a/b --api-key k\"")
+            .replace("\"Env\": null", "\"Env\": [\"HF_TOKEN=hf_x\", \"EMPTY=\"]")
+            .replace("\"NetworkMode\": \"default\"", "\"NetworkMode\": \"host\"");
+        let engine = read(&engine);
+        assert_eq!(engine.argv[2], "HF_TOKEN=*** vllm serve a/b --api-key ***");
+        assert_eq!((engine.model.as_deref(), engine.host_network), (Some("a/b"), true));
+        assert_eq!(engine.env_names, ["HF_TOKEN", "EMPTY"], "and no values");
         let without = FOREIGN.replace("\"gpu\"", "\"other\"");
         assert!(!read(&without).gpus);
         assert!(read(&without.replace("\"Runtime\": \"runc\"", "\"Runtime\": \"nvidia\"")).gpus);

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use crate::cluster::facts::{
-    Container, ContainerState, Disk, Docker, Gpu, Image, ImageStore, Interface, Listener, ModelFolder, Ours,
-    System,
+    Container, ContainerState, ContainerToolkit, Disk, Docker, Gpu, Image, ImageStore, Interface, Listener,
+    ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Sshd, System, User,
 };
 use crate::container::{
     self, ContainerSpec, ImageContent, LABEL_DEPLOYMENT, LABEL_FORMAT, LABEL_RANK, LABEL_RELEASE, LABEL_SPEC,
@@ -20,19 +20,32 @@ use sha2::{Digest, Sha256};
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub system: System,
+    /// How far its clock is ahead of this machine's.
+    pub clock_ahead: SignedDuration,
+    pub user: User,
     pub interfaces: Vec<Interface>,
+    pub routes: Option<Vec<Route>>,
+    pub rdma_devices: Vec<RdmaDevice>,
     pub gpus: Vec<Gpu>,
+    pub nvidia: Nvidia,
     pub infiniband: bool,
     /// Listeners beside those of the containers.
     pub listeners: Vec<Listener>,
+    pub processes: Option<Vec<Process>>,
     /// Model folders by their path.
     pub folders: BTreeMap<String, ModelFolder>,
     /// Addresses of the fabric that do not answer from here.
     pub lost_peers: Vec<std::net::Ipv4Addr>,
     /// The disk of the model folders.
     pub model_disk: Disk,
+    /// What a search for models finds.
+    pub models: Option<ModelScan>,
     pub tools: BTreeMap<String, String>,
     pub docker: Docker,
+    /// Set where Docker cannot be used.
+    pub no_docker: Option<NoDocker>,
+    pub toolkit: Option<ContainerToolkit>,
+    pub sshd: Option<Sshd>,
     pub images: Vec<Image>,
     /// Containers by name.
     pub containers: BTreeMap<String, FakeContainer>,
@@ -95,6 +108,11 @@ impl FakeContainer {
         });
         made.spec = Some(new.spec.clone());
         made
+    }
+
+    /// As it was seen on a node.
+    pub(super) fn seen(container: Container) -> Self {
+        Self::new(container)
     }
 
     fn new(container: Container) -> Self {

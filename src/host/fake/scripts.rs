@@ -2,32 +2,29 @@
 
 use std::net::Ipv4Addr;
 
-use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::FakeHost;
 use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
-use super::kept;
-use super::machine::ReleaseFolder;
+use super::{FakeHost, gather, kept, links};
 use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
 
 /// Whether a script changes its node.
 pub(super) fn changes(name: &str) -> bool {
-    !matches!(
-        name,
-        "gather"
-            | "read-logs"
-            | "ray-nodes"
-            | "native-ranks"
-            | "lock"
-            | "check-image"
-            | "serve-weights"
-            | "take-kept"
-            | "read-secrets"
-            | "compare-secrets"
-    )
+    let reads = [
+        "gather",
+        "read-logs",
+        "ray-nodes",
+        "native-ranks",
+        "lock",
+        "check-image",
+        "serve-weights",
+        "take-kept",
+        "read-secrets",
+        "compare-secrets",
+    ];
+    !reads.contains(&name) && !links::reads(name)
 }
 
 /// Runs a script that ends by itself.
@@ -35,7 +32,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
     let argument = |at: usize| script.args.get(at).map_or("", String::as_str);
     let folder = (argument(0).to_owned(), argument(1).to_owned());
     match script.name {
-        "gather" => good(gather(state, node, argument(1), argument(2))),
+        "gather" => good(gather::print(state, node, &script.args)),
         "write-release" => {
             let there = state.machine(node).releases.entry(folder).or_default();
             let changed = there.record.as_ref() != Some(&script.input);
@@ -75,8 +72,14 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             machine.images.retain(|image| !image.references.is_empty());
             good("")
         }
-        other => kept::run(state.machine(node), script)
-            .unwrap_or_else(|| bad(&format!("the fake machine knows no script `{other}`"))),
+        "fabric-reach" => links::reach(state, node, script),
+        "fabric-send" => links::send(state, script),
+        other => {
+            let machine = state.machine(node);
+            kept::run(machine, script)
+                .or_else(|| links::figures(machine, script))
+                .unwrap_or_else(|| bad(&format!("the fake machine knows no script `{other}`")))
+        }
     }
 }
 
@@ -96,6 +99,10 @@ pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Runni
         "lock" => lock(cluster, state, node, &script, lines),
         "serve-weights" => serve_weights(cluster, state, node, &script, lines),
         "receive-image" => receive_image(cluster, state, node, &script, lines),
+        "fabric-listen" => {
+            links::listen(state, &node, &script, &lines);
+            tokio::spawn(ending(cluster, node, lines, std::future::pending()))
+        }
         "pull-weights" => tokio::spawn(ending(cluster.clone(), node.clone(), lines.clone(), async move {
             pull_weights(&cluster, &node, &script, &lines).await
         })),
@@ -193,7 +200,7 @@ fn receive_image(
     }))
 }
 
-fn secret(script: &Script) -> String {
+pub(super) fn secret(script: &Script) -> String {
     String::from_utf8_lossy(&script.input).lines().next().unwrap_or_default().to_owned()
 }
 
@@ -317,93 +324,4 @@ async fn send_image(cluster: &FakeCluster, node: &NodeName, script: &Script) -> 
         }
         Err(error) => Err(error),
     }
-}
-
-/// What `gather.sh` prints.
-fn gather(state: &mut State, node: &NodeName, deployment: &str, model: &str) -> Vec<u8> {
-    let ports = state.ports(node);
-    let machine = &*state.machine(node);
-    let mut out = Vec::new();
-    let mut section = |name: &str, body: &[u8]| {
-        out.extend_from_slice(format!("\n=== sparkctl {name} ===\n").as_bytes());
-        out.extend_from_slice(body);
-    };
-    let system = &machine.system;
-    let lines = format!(
-        "hostname={}\narchitecture={}\nkernel={}\nhome={}\nboot_id={}\n",
-        system.hostname, system.architecture, system.kernel, system.home, system.boot_id
-    );
-    section("system", lines.as_bytes());
-    section("os-release", format!("PRETTY_NAME=\"{}\"\n", system.os).as_bytes());
-    let memory = format!(
-        "MemTotal: {} kB\nMemAvailable: {} kB\n",
-        system.memory_total / 1024,
-        system.memory_available / 1024
-    );
-    section("meminfo", memory.as_bytes());
-    let addresses: Vec<_> = machine
-        .interfaces
-        .iter()
-        .map(|interface| {
-            let flags: &[&str] = if interface.up { &["UP", "LOWER_UP"] } else { &["UP", "NO-CARRIER"] };
-            let addresses = interface.addresses.iter();
-            let addresses = addresses
-                .map(|a| json!({ "family": "inet", "local": a.address, "prefixlen": a.prefix }))
-                .collect::<Vec<_>>();
-            json!({ "ifname": interface.name, "flags": flags, "mtu": interface.mtu, "addr_info": addresses })
-        })
-        .collect();
-    section("addresses", json!(addresses).to_string().as_bytes());
-    let rdma = machine.interfaces.iter().flat_map(|interface| {
-        interface.rdma.iter().map(move |device| format!("{device} {}\n", interface.name))
-    });
-    section("rdma", rdma.collect::<String>().as_bytes());
-    section("infiniband", if machine.infiniband { b"yes\n" } else { b"" });
-    let figure = |bytes: Option<u64>| bytes.map_or("[N/A]".to_owned(), |b| (b / (1024 * 1024)).to_string());
-    let percent = |value: Option<u8>| value.map_or("[N/A]".to_owned(), |value| value.to_string());
-    let gpus = machine.gpus.iter().map(|gpu| {
-        let (total, used) = (figure(gpu.memory_total), figure(gpu.memory_used));
-        let (busy, heat) = (percent(gpu.utilisation), percent(gpu.temperature));
-        format!("{}, {}, {total}, {used}, {busy}, {heat}\n", gpu.name, gpu.driver)
-    });
-    section("gpus", gpus.collect::<String>().as_bytes());
-    let foreign = machine.listeners.iter().map(|listener| {
-        let process = listener.process.as_ref();
-        let process = process.map_or(String::new(), |name| format!("users:((\"{name}\",pid=1,fd=3))"));
-        format!("LISTEN 0 128 {}:{} 0.0.0.0:* {process}\n", listener.address, listener.port)
-    });
-    let ours = ports.iter().map(|port| format!("LISTEN 0 2048 0.0.0.0:{port} 0.0.0.0:*\n"));
-    let lost = machine.lost_peers.iter().map(|address| format!("{address} no\n"));
-    section("peers", lost.collect::<String>().as_bytes());
-    section("listeners", foreign.chain(ours).collect::<String>().as_bytes());
-    let tools = machine.tools.iter().map(|(tool, version)| format!("{tool} {tool} {version}\n"));
-    section("tools", tools.collect::<String>().as_bytes());
-    let disk = machine.docker.disk.map_or(String::new(), |disk| format!("{} {}\n", disk.total, disk.free));
-    section("docker-disk", disk.as_bytes());
-    section("model-disk", format!("{} {}\n", machine.model_disk.total, machine.model_disk.free).as_bytes());
-    match machine.folders.get(model) {
-        None => section("model", b""),
-        Some(folder) => {
-            section("model", b"folder\n");
-            let files = folder.files.iter();
-            let files = files.map(|file| format!("{} {}.0000000000 {}\0", file.size, file.mtime, file.path));
-            section("model-files", files.collect::<String>().as_bytes());
-            let dangling = folder.dangling.iter().map(|name| format!("{name}\0"));
-            section("model-dangling", dangling.collect::<String>().as_bytes());
-            section("model-outside", b"");
-            section("model-partial", format!("{}\n", folder.partial).as_bytes());
-            section("model-problems", b"\n");
-        }
-    }
-    section("releases", b"");
-    for ((_, folder), there) in machine.releases.iter().filter(|((of, _), _)| of == deployment) {
-        section(&format!("release {folder}"), release_text(there));
-    }
-    section("kept", kept::section(machine, deployment).as_bytes());
-    section("end", b"");
-    out
-}
-
-fn release_text(there: &ReleaseFolder) -> &[u8] {
-    there.record.as_deref().unwrap_or(b"cat: release.json: No such file or directory\n")
 }

@@ -1,0 +1,147 @@
+//! Findings about the model itself: whether it fits the nodes, and whether it can be cut as the profile asks. Pure.
+//!
+//! An error only where it surely cannot work. A model that is not understood is not judged, nor is what has served
+//! before.
+
+use super::check::Finding;
+use crate::cluster::facts::NodeFacts;
+use crate::memory::{Asked, Budget, Verdict, gib, seen};
+use crate::model::{Mixer, Shape};
+use crate::profile::{EngineKind, NodeName, Profile};
+use crate::release::Outcome;
+
+/// What can be told of the model in the head's folder.
+pub(super) fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if has_served(profile, facts) {
+        return findings;
+    }
+    let Ok((shape, budgets)) = seen::budgets(profile, facts) else { return findings };
+    divides(profile, &shape, &mut findings);
+    for (node, budget) in &budgets {
+        fits(profile, &shape, node, budget, &mut findings);
+    }
+    for facts in facts {
+        if let Some((_, budget)) = budgets.iter().find(|(node, _)| *node == facts.node) {
+            free(profile, facts, budget, &mut findings);
+        }
+    }
+    findings
+}
+
+/// Whether a release of the same model with the same engine was proven on these nodes.
+fn has_served(profile: &Profile, facts: &[NodeFacts]) -> bool {
+    facts.iter().flat_map(|facts| &facts.releases).any(|release| {
+        release.outcome == Outcome::Deployed
+            && release.profile.engine == profile.engine
+            && release.profile.model == profile.model
+    })
+}
+
+fn fits(profile: &Profile, shape: &Shape, node: &NodeName, budget: &Budget, findings: &mut Vec<Finding>) {
+    let hint = "add nodes (`engine.tensor_parallel`), take weights of fewer bits, a larger `engine.memory_fraction` or a \
+                shorter `engine.context_length`; `sparkctl fit` shows the whole budget";
+    let of = format!("{} of {}", budget.fraction, gib(budget.memory.total));
+    match budget.verdict {
+        Verdict::TooBig { lacking } => {
+            let parts = match (budget.weights, budget.request) {
+                (Some(weights), Some(request)) => {
+                    let context = Asked::of(profile, shape).context;
+                    format!("weights ({}) and cache for {context} tokens ({})", gib(weights), gib(request))
+                }
+                (weights, _) => format!("weights ({})", gib(weights.unwrap_or(0))),
+            };
+            let message = format!("{parts} do not fit: {} more than {of}", gib(lacking));
+            let found = if is_sure(profile, shape) { Finding::error } else { Finding::warning };
+            findings.push(found("memory-fit", Some(node), message, hint).at("model.path"));
+        }
+        Verdict::Unsure { lacking } => {
+            let allowed = gib(budget.allowance.sum());
+            let message = format!(
+                "the model may not fit: {} more than {of}, if activations, CUDA graphs and NCCL take {allowed}",
+                gib(lacking)
+            );
+            findings.push(Finding::warning("memory-fit", Some(node), message, hint).at("model.path"));
+        }
+        Verdict::Fits { .. } | Verdict::NotEstimated => {}
+    }
+}
+
+/// Whether nothing in the profile makes the weights of a rank smaller than the files say, or the limit another.
+fn is_sure(profile: &Profile, shape: &Shape) -> bool {
+    let engine = &profile.engine;
+    let offloads = engine.args.iter().any(|arg| arg.contains("offload"));
+    let quantised_at_load = engine.quantization.is_some() && shape.quantization.is_none();
+    engine.memory_fraction.is_some() && engine.data_parallel == 1 && !offloads && !quantised_at_load
+}
+
+/// vLLM refuses to start where less memory is free than it may take. What engines hold now is free by then, so this
+/// is only told where none runs.
+fn free(profile: &Profile, facts: &NodeFacts, budget: &Budget, findings: &mut Vec<Finding>) {
+    let busy = facts.containers.iter().any(|container| container.gpus && container.state.running);
+    let Some([_, largest]) = budget.largest_fraction else { return };
+    let free = budget.memory.reclaimable.unwrap_or(0);
+    if busy || profile.engine.memory_fraction.is_none() || budget.limit <= free {
+        return;
+    }
+    let found = Finding::warning(
+        "memory-free",
+        Some(&facts.node),
+        format!(
+            "engine.memory_fraction {} is {}, but only {} are free, also without the page cache",
+            budget.fraction,
+            gib(budget.limit),
+            gib(free)
+        ),
+        &format!(
+            "end what holds memory there, or lower it: {}.{:02} is the largest that passes now",
+            largest / 100,
+            largest % 100
+        ),
+    );
+    findings.push(found.at("engine.memory_fraction"));
+}
+
+/// Heads are cut by whole heads. Fewer KV heads than GPUs are copied, as long as that comes out even.
+fn divides(profile: &Profile, shape: &Shape, findings: &mut Vec<Finding>) {
+    let tensor = u64::from(profile.engine.tensor_parallel.max(1));
+    let even = |heads: u64| heads.is_multiple_of(tensor);
+    let wrong =
+        shape.attention_heads.filter(|heads| !even(*heads)).map(|heads| (heads, "attention heads")).or_else(
+            || {
+                shape.layers.iter().find_map(|layer| match layer {
+                    Mixer::Attention { kv_heads, .. }
+                        if !even(*kv_heads) && !tensor.is_multiple_of(*kv_heads) =>
+                    {
+                        Some((*kv_heads, "KV heads"))
+                    }
+                    Mixer::Linear { key_heads, .. } if !even(*key_heads) => {
+                        Some((*key_heads, "key heads of linear attention"))
+                    }
+                    Mixer::Linear { value_heads, .. } if !even(*value_heads) => {
+                        Some((*value_heads, "value heads of linear attention"))
+                    }
+                    Mixer::Mamba { heads, .. } if !even(*heads) => Some((*heads, "Mamba heads")),
+                    _ => None,
+                })
+            },
+        );
+    let Some((heads, what)) = wrong else { return };
+    // SGLang can give each GPU attention of its own; vLLM refuses every such cut.
+    let found = if profile.engine.kind == EngineKind::Vllm { Finding::error } else { Finding::warning };
+    let possible: Vec<_> = (1..=8_u64)
+        .filter(|count| shape.attention_heads.is_some_and(|heads| heads.is_multiple_of(*count)))
+        .map(|count| count.to_string())
+        .collect();
+    let hint = format!(
+        "take another engine.tensor_parallel ({}), and engine.pipeline_parallel for further nodes",
+        possible.join(", ")
+    );
+    let found = found(
+        "heads-divide",
+        None,
+        format!("engine.tensor_parallel is {tensor}, which does not divide the model's {heads} {what}"),
+        &hint,
+    );
+    findings.push(found.at("engine.tensor_parallel"));
+}

@@ -1,0 +1,215 @@
+//! What is found about a model before a deploy, and what `fit` shows of it.
+
+#![expect(clippy::unwrap_used, reason = "what a test takes for granted may panic")]
+
+mod desk;
+
+use std::process::Command;
+
+use desk::{Desk, operator};
+use sparkctl::cluster::facts::{ModelContent, NodeFacts, ShardIndex};
+use sparkctl::delivery::Delivery;
+use sparkctl::memory::{GIB, seen};
+use sparkctl::operation;
+use sparkctl::plan::check::{Finding, Severity};
+use sparkctl::plan::planner;
+use sparkctl::profile::Profile;
+
+fn config(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/tests/data/models/{name}/config.json", env!("CARGO_MANIFEST_DIR")))
+        .unwrap()
+}
+
+/// The two Sparks of the seed, with this `config.json` and so many GiB of weights in the model's folder.
+async fn facts(config: String, gib: u64) -> (Profile, Vec<NodeFacts>) {
+    let desk = Desk::seed();
+    let mut facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    facts[0].model.as_mut().unwrap().content = Some(ModelContent {
+        config: Some(config),
+        index: Some(ShardIndex { total_size: Some(gib * GIB), ..ShardIndex::default() }),
+        ..ModelContent::default()
+    });
+    (desk.profile, facts)
+}
+
+/// The findings about the model.
+fn found(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
+    let all = match planner::deploy(profile, &Delivery::default(), facts, &operator()) {
+        Ok(planned) => planned.warnings,
+        Err(refused) => refused.0,
+    };
+    let about = ["memory-fit", "memory-free", "heads-divide"];
+    all.into_iter().filter(|finding| about.contains(&finding.id)).collect()
+}
+
+fn briefly(findings: &[Finding]) -> Vec<(&str, Severity)> {
+    findings.iter().map(|finding| (finding.id, finding.severity)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_fits_is_no_finding() {
+    let (profile, facts) = facts(config("qwen3.5-122b-a10b-fp8"), 119).await;
+    assert_eq!(found(&profile, &facts), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_cannot_fit_is_refused() {
+    let (mut profile, facts) = facts(config("qwen3.5-122b-a10b-fp8"), 240).await;
+    let findings = found(&profile, &facts);
+    assert_eq!(briefly(&findings), [("memory-fit", Severity::Error), ("memory-fit", Severity::Error)]);
+    let node = findings[0].node.as_ref().unwrap();
+    assert_eq!(node.as_str(), "spark1");
+    insta::assert_snapshot!("too-big", findings[0].to_string());
+
+    // Where something may make the weights smaller than the files say, nothing is sure.
+    profile.engine.args = vec!["--cpu-offload-gb".to_owned(), "40".to_owned()];
+    assert_eq!(briefly(&found(&profile, &facts))[0], ("memory-fit", Severity::Warning));
+    profile.engine.args.clear();
+    profile.engine.memory_fraction = None;
+    assert_eq!(briefly(&found(&profile, &facts))[0], ("memory-fit", Severity::Warning));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_is_near_the_limit_is_told() {
+    // 0.8 of 119.7 GiB are 95.76 GiB: 94 GiB a node leave too little for activations.
+    let (profile, facts) = facts(config("qwen3.5-122b-a10b-fp8"), 188).await;
+    let findings = found(&profile, &facts);
+    assert_eq!(briefly(&findings), [("memory-fit", Severity::Warning), ("memory-fit", Severity::Warning)]);
+    insta::assert_snapshot!("near", findings[0].to_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_served_before_is_not_judged() {
+    let desk = Desk::seed();
+    let deployed = desk.deployed().await;
+    let mut facts = operation::look(&deployed.profile, &deployed.hosts()).await.unwrap();
+    facts[0].model.as_mut().unwrap().content = Some(ModelContent {
+        config: Some(config("qwen3.5-122b-a10b-fp8")),
+        index: Some(ShardIndex { total_size: Some(500 * GIB), ..ShardIndex::default() }),
+        ..ModelContent::default()
+    });
+    assert_eq!(found(&desk.profile, &facts), []);
+    let longer = desk::changed(&desk.profile);
+    assert_eq!(briefly(&found(&longer, &facts))[0], ("memory-fit", Severity::Error));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_understood_is_not_judged() {
+    for config in ["{}", "not JSON", r#"{"architectures": ["MyOwnForCausalLM"], "model_type": "my_own"}"#] {
+        let (profile, facts) = facts(config.to_owned(), 119).await;
+        assert_eq!(found(&profile, &facts), [], "{config}");
+    }
+}
+
+/// The test rig's model on a machine whose `nvidia-smi` reports a GPU without memory.
+#[tokio::test(start_paused = true)]
+async fn a_tiny_model_on_a_small_machine_is_no_finding() {
+    let tiny =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tiny-model/config.json"));
+    let (mut profile, mut facts) = facts(tiny.unwrap(), 0).await;
+    profile.engine.memory_fraction = Some(0.3);
+    profile.engine.context_length = Some(2048);
+    facts[0].model.as_mut().unwrap().content.as_mut().unwrap().index.as_mut().unwrap().total_size =
+        Some(5_500_000);
+    for facts in &mut facts {
+        facts.system.memory_total = 4 * GIB;
+        facts.system.memory_available = 2 * GIB;
+    }
+    assert_eq!(found(&profile, &facts), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heads_that_cannot_be_cut_are_refused() {
+    let cases = [
+        // attention heads, KV heads, GPUs
+        (32, 2, 2, true),
+        (32, 2, 1, true),
+        // fewer KV heads than GPUs are copied
+        (32, 1, 2, true),
+        (31, 31, 2, false),
+        // but only where that comes out even
+        (32, 3, 2, false),
+    ];
+    for (heads, kv_heads, tensor, works) in cases {
+        let config = serde_json::json!({
+            "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 1024,
+            "head_dim": 64, "num_attention_heads": heads, "num_key_value_heads": kv_heads,
+        });
+        let (mut profile, facts) = facts(config.to_string(), 1).await;
+        profile.engine.tensor_parallel = tensor;
+        let findings = found(&profile, &facts);
+        let expected: &[_] = if works { &[] } else { &[("heads-divide", Severity::Error)] };
+        assert_eq!(briefly(&findings), expected, "{heads} heads, {kv_heads} KV heads, TP={tensor}");
+        if let Some(finding) = findings.first() {
+            assert!(finding.message.starts_with("engine.tensor_parallel is 2"), "{}", finding.message);
+            assert_eq!(finding.path.as_deref(), Some("engine.tensor_parallel"));
+        }
+    }
+}
+
+/// vLLM's own check at its start, where something else holds memory: 0.8 of 119.7 GiB are not free.
+#[tokio::test(start_paused = true)]
+async fn a_fraction_that_is_not_free_is_told() {
+    let (profile, mut facts) = facts(config("qwen3.5-122b-a10b-fp8"), 119).await;
+    facts[1].system.memory_available = 90 * GIB;
+    let findings = found(&profile, &facts);
+    assert_eq!(briefly(&findings), [("memory-free", Severity::Warning)]);
+    assert!(findings[0].hint.as_ref().unwrap().contains("0.75 is the largest"), "{:?}", findings[0].hint);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gpu_with_memory_of_its_own_is_counted_by_that() {
+    let (profile, mut facts) = facts(config("qwen3.5-122b-a10b-fp8"), 119).await;
+    for facts in &mut facts {
+        facts.gpus[0].memory_total = Some(48 * GIB);
+        facts.gpus[0].memory_used = Some(GIB);
+    }
+    assert_eq!(briefly(&found(&profile, &facts))[0], ("memory-fit", Severity::Error));
+    let (_, budgets) = seen::budgets(&profile, &facts).unwrap();
+    assert_eq!(budgets[0].1.largest_fraction, Some([97, 97]));
+}
+
+/// Runs `sparkctl fit` on the seed's profile, without nodes.
+fn fit(args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_sparkctl"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["fit", "profiles/qwen35-122b.yaml", "--model"])
+        .args(args)
+        .output()
+        .unwrap();
+    let told = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+    (output.status.code(), String::from_utf8(told).unwrap())
+}
+
+#[test]
+fn fit_shows_the_budget() {
+    let config = "tests/data/models/qwen3.5-122b-a10b-fp8/config.json";
+    let (code, text) = fit(&[config, "--weights", "118.4"]);
+    assert_eq!(code, Some(0));
+    insta::assert_snapshot!("fit", text);
+
+    let (code, text) = fit(&[config, "--weights", "118.4", "--memory", "64"]);
+    assert_eq!(code, Some(3), "does not fit");
+    insta::assert_snapshot!("fit-too-big", text);
+
+    let (code, text) = fit(&[config, "--weights", "118.4", "--output", "json"]);
+    assert_eq!(code, Some(0));
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["format"], 1);
+    assert_eq!(json["fit"]["nodes"][1]["node"], "spark2");
+    assert_eq!(json["fit"]["nodes"][1]["budget"]["verdict"]["verdict"], "fits");
+    assert_eq!(json["fit"]["nodes"][0]["budget"]["per_token"], 12 * 1024);
+    assert_eq!(json["fit"]["model"]["architecture"], "Qwen3_5MoeForConditionalGeneration");
+}
+
+#[test]
+fn fit_reads_a_model_on_this_machine() {
+    let (code, text) = fit(&["tests/data/tiny-model", "--memory", "8"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("fits, with"), "{text}");
+    assert!(!text.contains("not estimated"), "the headers tell the weights: {text}");
+
+    let (code, text) = fit(&["tests/data"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("cannot read tests/data/config.json"), "{text}");
+}
