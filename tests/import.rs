@@ -67,7 +67,9 @@ fn why(error: &ImportError) -> String {
 
 /// The profile in the file that the import writes.
 fn loaded(imported: &Imported) -> Result<Profile, String> {
-    config::parse("imported.yaml", &yaml(imported, "recipe.yaml")).map_err(|error| error.to_string())
+    let name = recipes().join("imported.yaml");
+    config::parse(name.to_str().unwrap(), &yaml(imported, "recipe.yaml", "schema.json"))
+        .map_err(|error| error.to_string())
 }
 
 /// What is seen on Sparks that have the model and the image.
@@ -155,7 +157,7 @@ fn recipes_become_profiles() {
         let imported =
             made(&file, &wanted()).unwrap_or_else(|error| panic!("{}: {}", file.display(), why(&error)));
         let name = file.strip_prefix(recipes()).unwrap().to_str().unwrap();
-        insta::assert_snapshot!(name.replace(['/', '.'], "-"), yaml(&imported, name));
+        insta::assert_snapshot!(name.replace(['/', '.'], "-"), yaml(&imported, name, "schema.json"));
     }
 }
 
@@ -243,7 +245,7 @@ fn no_flag_disappears() {
         let text = fs::read_to_string(&file).unwrap();
         let Some((_, command)) = text.split_once("\ncommand:") else { continue };
         let command: Vec<_> = command.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
-        let written = yaml(&made(&file, &wanted()).unwrap(), "x");
+        let written = yaml(&made(&file, &wanted()).unwrap(), "x", "schema.json");
         let command = command.join(" ");
         let mut words = command.split(|c: char| c.is_whitespace() || "\"'=".contains(c)).peekable();
         while let Some(flag) = words.next() {
@@ -310,7 +312,7 @@ proptest! {
             if over { lines[place] = piece } else { lines.insert(place, piece) }
         }
         if let Ok(imported) = import("x.yaml", &lines.concat(), &on_sparks(), &Nothing) {
-            let read = loaded(&imported).unwrap_or_else(|error| panic!("{error}\n{}", yaml(&imported, "x")));
+            let read = loaded(&imported).unwrap_or_else(|error| panic!("{error}\n{}", yaml(&imported, "x", "schema.json")));
             prop_assert_eq!(read, imported.profile);
         }
     }
@@ -343,7 +345,7 @@ proptest! {
                 prop_assert!(told.contains("GPUs") || told.contains("neither a model"), "{}: {}", told, recipe);
             }
             Ok(imported) => {
-                let written = yaml(&imported, "x");
+                let written = yaml(&imported, "x", "schema.json");
                 for (name, value) in names {
                     prop_assert!(is_told(&name, &value, &written), "`{}` of {} is lost:\n{}", name, recipe, written);
                 }

@@ -1,12 +1,13 @@
 //! `import`: a recipe of spark-vllm-docker or sparkrun becomes a profile. Reads files, asks no node.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::change::usage;
+use super::new_file::{SCHEMA, put, put_schema, refuse_to_overwrite};
 use super::{Global, Output, known, print};
 use crate::error::{CommandError, Exit};
 use crate::import::folder::Disk;
@@ -17,14 +18,14 @@ use crate::report::json;
 
 /// A recipe of spark-vllm-docker or sparkrun becomes a profile; what cannot be carried over is listed.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  sparkctl import recipes/glm-4.7.yaml > glm-4.7.yaml\n  \
+#[command(after_help = "Examples:\n  sparkctl import recipes/glm-4.7.yaml | less\n  \
                         sparkctl import recipes/glm-4.7.yaml --cluster profiles/qwen35-122b.yaml -o glm-4.7.yaml")]
 pub struct ImportArgs {
     /// The recipe's file.
-    file: PathBuf,
-    /// Where the profile goes; left out, standard output.
-    #[arg(short, long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    recipe: PathBuf,
+    /// The file to write; left out, the profile goes to standard output.
+    #[arg(short = 'o', long = "file", value_name = "FILE")]
+    file: Option<PathBuf>,
     /// Writes over a file that is there.
     #[arg(long)]
     force: bool,
@@ -40,13 +41,19 @@ pub struct ImportArgs {
     /// A folder that has the recipe's mods; those beside the recipe are found by themselves. May be given again.
     #[arg(long, value_name = "DIR")]
     mods: Vec<PathBuf>,
+    /// Where an editor finds the schema of profiles, a file or a URL; left out, it is written beside the profile.
+    #[arg(long, value_name = "FILE|URL")]
+    schema: Option<String>,
 }
 
 /// `sparkctl import`.
 pub fn run(args: ImportArgs, global: &Global) -> Result<Exit, CommandError> {
-    let file = args.file.display().to_string();
-    let bytes = fs::read(&args.file).map_err(|error| usage(&format!("cannot read {file}: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|_| usage(&format!("{file} is not UTF-8 text")))?;
+    if let Some(file) = &args.file {
+        refuse_to_overwrite(file, args.force)?;
+    }
+    let recipe = args.recipe.display().to_string();
+    let bytes = fs::read(&args.recipe).map_err(|error| usage(&format!("cannot read {recipe}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|_| usage(&format!("{recipe} is not UTF-8 text")))?;
     let like = args.cluster.as_deref().map(|file| known::read_file(file, &[])).transpose()?;
     let like = like.map(|loaded| loaded.profile);
     let wanted = Wanted {
@@ -54,20 +61,15 @@ pub fn run(args: ImportArgs, global: &Global) -> Result<Exit, CommandError> {
         name: args.name,
         cluster: like.map(|profile| profile.cluster),
     };
-    let folder = |path: &Path| match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    let recipe = folder(&args.file);
-    let disk = Disk {
-        recipe: recipe.canonicalize().unwrap_or(recipe),
-        mods: args.mods,
-        profile: args.out.as_deref().and_then(|out| folder(out).canonicalize().ok()),
-    };
-    let imported = import::import(&file, &text, &wanted, &disk).map_err(|error| refused(&file, error))?;
-    let profile = yaml(&imported, &file);
-    if let Some(out) = &args.out {
-        write(out, &profile, args.force)?;
+    let disk =
+        Disk { recipe: folder(&args.recipe), mods: args.mods, profile: args.file.as_deref().map(folder) };
+    let imported = import::import(&recipe, &text, &wanted, &disk).map_err(|error| refused(&recipe, error))?;
+    let profile = yaml(&imported, &recipe, args.schema.as_deref().unwrap_or(SCHEMA));
+    if let Some(file) = &args.file {
+        put(file, &profile, args.force)?;
+        if args.schema.is_none() {
+            put_schema(file)?;
+        }
     }
     match global.output {
         Output::Json => {
@@ -78,7 +80,7 @@ pub fn run(args: ImportArgs, global: &Global) -> Result<Exit, CommandError> {
             print(&format!("{}\n", json::document(content)));
         }
         Output::Text => {
-            if args.out.is_none() {
+            if args.file.is_none() {
                 print(&profile);
             }
             if !global.quiet {
@@ -122,24 +124,13 @@ fn refused(file: &str, error: ImportError) -> CommandError {
     }
 }
 
-fn write(out: &Path, profile: &str, force: bool) -> Result<(), CommandError> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
+/// The folder that a file is in, by its whole path where it has one.
+fn folder(file: &Path) -> PathBuf {
+    let folder = match file.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
     };
-    let result = options.open(out).and_then(|mut file| file.write_all(profile.as_bytes()));
-    result.map_err(|error| {
-        let name = out.display();
-        if error.kind() == std::io::ErrorKind::AlreadyExists {
-            usage(&format!("{name} is there already"))
-                .hint("choose another name, or write over it with --force")
-        } else {
-            usage(&format!("cannot write {name}: {error}"))
-        }
-    })
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 /// What was not carried over, on standard error: the profile may be on its way into a file.

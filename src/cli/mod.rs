@@ -7,6 +7,7 @@ mod import;
 mod init;
 mod known;
 mod logs;
+mod new_file;
 mod plan;
 mod releases;
 mod schema;

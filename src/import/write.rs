@@ -4,14 +4,15 @@
 use std::fmt::Write;
 
 use super::{Imported, Item};
+use crate::init::write::schema_line;
 use crate::profile::{EngineKind, EnvValue, Launch, Profile, Ready, SecretSource, Verify};
 
 /// Columns of a comment.
 const WIDTH: usize = 112;
 
-/// The whole file. `source` is the recipe as it was named.
-pub fn yaml(imported: &Imported, source: &str) -> String {
-    let mut out = String::new();
+/// The whole file. `source` is the recipe as it was named; `schema` is where an editor finds the schema.
+pub fn yaml(imported: &Imported, source: &str, schema: &str) -> String {
+    let mut out = format!("{}\n", schema_line(schema));
     if let Some(description) = &imported.description {
         comment(&mut out, "# ", "# ", description);
         out.push_str("#\n");
