@@ -86,7 +86,10 @@ fn what_is_pure_touches_nothing() {
         "fabric/links.rs",
         "fabric/rails.rs",
         "host/command.rs",
+        "import",
     ];
+    // The one part of something pure that reads.
+    const READS: &[&str] = &["import/folder.rs"];
     const TOUCHES: &[&str] = &[
         "tokio",
         "std::fs",
@@ -101,7 +104,11 @@ fn what_is_pure_touches_nothing() {
         "crate::execute",
         "crate::operation",
     ];
-    for (name, code) in PURE.iter().flat_map(|below| sources(below)).filter(|(name, _)| !is_test(name)) {
+    for (name, code) in PURE
+        .iter()
+        .flat_map(|below| sources(below))
+        .filter(|(name, _)| !is_test(name) && !READS.contains(&name.as_str()))
+    {
         for path in TOUCHES {
             assert!(!names(&code, path), "src/{name} is pure and names `{path}`");
         }
