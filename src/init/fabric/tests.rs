@@ -305,13 +305,21 @@ fn a_single_node_takes_any_address_that_stays() {
         "192.168.1.0/24: spark1 192.168.1.5",
         &["the node has no default route"],
     );
+    // Where there is nothing else, what is made of software will do: in a container all is.
+    check("a:  eth0 172.17.0.2/16 virtual default", None, "172.17.0.0/16: a 172.17.0.2", &[]);
     check(
-        "spark1: docker0 172.17.0.1/16 bridge",
+        "a: docker0 172.17.0.1/16 bridge | veth1 10.0.0.1/24 virtual",
+        None,
+        "10.0.0.0/24: a 10.0.0.1",
+        &[],
+    );
+    check(
+        "a: eth0 10.0.0.1/24 down | lo 127.0.0.1/8 loopback",
         None,
         "refused: the node has no address that is up",
         &["--fabric ADDRESS"],
     );
-    check("spark1: docker0 172.17.0.1/16 bridge", Some("172.17.0.1"), "-: spark1 172.17.0.1", &[]);
+    check("a: docker0 172.17.0.1/16 bridge", Some("172.17.0.1"), "-: a 172.17.0.1", &[]);
 }
 
 #[test]
