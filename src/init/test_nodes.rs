@@ -14,13 +14,12 @@ use crate::cluster::facts::{
 pub fn cluster(text: &str) -> Vec<NodeFacts> {
     let mut facts: Vec<NodeFacts> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let interfaces = match line.strip_prefix('|') {
-            Some(more) => more,
-            None => {
-                let (name, interfaces) = line.split_once(':').unwrap();
-                facts.push(bare(name));
-                interfaces
-            }
+        let interfaces = if let Some(more) = line.strip_prefix('|') {
+            more
+        } else {
+            let (name, interfaces) = line.split_once(':').unwrap();
+            facts.push(bare(name));
+            interfaces
         };
         for written in interfaces.split('|') {
             add(facts.last_mut().unwrap(), written);

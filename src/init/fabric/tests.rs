@@ -157,7 +157,7 @@ fn twins_in_one_subnet_are_told() {
     check(&twins, None, TAKEN, &telling);
     // The kernel sends by the other half on one node: that one is taken there.
     let mut facts = cluster(&twins);
-    for peer in facts[1].peers.iter_mut() {
+    for peer in &mut facts[1].peers {
         peer.interface = Some("enP2p1s0f0np0".to_owned());
     }
     assert_eq!(
@@ -367,7 +367,7 @@ fn any_cluster() -> impl Strategy<Value = Vec<NodeFacts>> {
                 let roce = if *roce { " roce" } else { "" };
                 format!("if{i} 10.{subnet}.{i}.{}/16{kind}{roce}{more} p{port}", n + 1)
             });
-            text += &format!("node{n}: {}\n", each.collect::<Vec<_>>().join(" | "));
+            text.extend([format!("node{n}: "), each.collect::<Vec<_>>().join(" | "), "\n".to_owned()]);
         }
         let mut facts = cluster(&text);
         let peers = facts.iter_mut().flat_map(|node| &mut node.peers);
