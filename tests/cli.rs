@@ -29,7 +29,7 @@ fn run(state: &std::path::Path, args: &[&str]) -> Said {
 fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let commands = [
-        "plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "import", "config",
+        "init", "plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "import", "config",
         "schema",
     ];
     for command in commands {
@@ -301,4 +301,80 @@ fn an_import_is_a_document_for_programs() {
     let said = run(state.path(), &["import", &recipe("none/llama.yaml")]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
     assert!(said.stderr.contains("none/llama.yaml:3: the recipe's engine is `llama-cpp`"), "{}", said.stderr);
+}
+
+#[test]
+fn init_without_a_host_offers_those_of_the_ssh_configuration() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("ssh_config");
+    std::fs::write(&config, "Host spark1 spark2\nHost *.lan\nHost github.com\n  User git\n")
+        .expect("it is written");
+    let said = run(folder.path(), &["--ssh-config", &config.display().to_string(), "init"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("sparkctl init HOST"), "{}", said.stderr);
+    assert!(said.stderr.contains("your ssh configuration has: spark1, spark2\n"), "{}", said.stderr);
+}
+
+#[test]
+fn init_takes_each_machine_once_and_one_user() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cases: &[(&[&str], &str)] = &[
+        (&["a", "a"], "`a` is named twice"),
+        (&["local", "localhost"], "`local` is named twice"),
+        (&["ada@a", "bob@b"], "one user for all nodes"),
+        (&["ada@a", "b"], "one user for all nodes"),
+        (&["a", "--fabric", "10.0.0.0/99"], "is not a subnet"),
+        (&["a", "--name", "No Name"], "is not a deployment name"),
+        (&["local", "--image", "no image"], "is not a image reference"),
+    ];
+    for (args, told) in cases {
+        let said = run(folder.path(), &[&["init"], *args].concat());
+        assert_eq!(said.code, Some(2), "{args:?}: {}", said.stderr);
+        assert!(said.stderr.contains(told), "{args:?}: {}", said.stderr);
+    }
+}
+
+/// On this machine, whatever it is: a profile is written, and never over another file.
+#[test]
+fn init_of_this_machine() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("mine.yaml");
+    let name = file.display().to_string();
+    let model = "/srv/models/Mine";
+    let args = ["init", "local", "--model", model, "--image", "a/vllm:1", "-o", &name];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+    for told in [
+        "(local)",
+        "memory",
+        "a single node needs no fabric",
+        "wrote ",
+        "put the model into /srv/models/Mine",
+    ] {
+        assert!(said.stdout.contains(told), "{told}: {}", said.stdout);
+    }
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert!(text.starts_with("# yaml-language-server: $schema=sparkctl.schema.json\n"), "{text}");
+    assert!(text.contains("host: local") && text.contains(model), "{text}");
+    let schema = std::fs::read_to_string(folder.path().join("sparkctl.schema.json")).expect("it was written");
+    assert_eq!(serde_json::from_str::<Value>(&schema).expect("a document")["title"], "sparkctl profile");
+    // It is a profile, and the same to every command.
+    let said = run(folder.path(), &["config", &name]);
+    assert!(said.code == Some(0) && said.stdout.contains(model), "{}{}", said.stdout, said.stderr);
+
+    std::fs::write(&file, "mine").expect("it is written");
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(3));
+    assert!(said.stderr.contains("is there already") && said.stderr.contains("--force"), "{}", said.stderr);
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "mine");
+    let forced =
+        [&["--output", "json"][..], &args, &["--force", "--schema", "https://example.org/s.json"]].concat();
+    let said = run(folder.path(), &forced);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert!(text.starts_with("# yaml-language-server: $schema=https://example.org/s.json\n"), "{text}");
+    let document: Value = serde_json::from_str(&said.stdout).expect("one document");
+    assert_eq!((&document["format"], &document["file"]), (&Value::from(1), &Value::from(name)));
+    assert_eq!(document["nodes"][0]["host"], "local", "{document:#}");
+    assert_eq!(document["profile"]["profile"]["model"]["path"], model, "{document:#}");
 }

@@ -87,6 +87,15 @@ fn what_is_pure_touches_nothing() {
         "fabric/rails.rs",
         "host/command.rs",
         "import",
+        "init/draft.rs",
+        "init/engines.rs",
+        "init/fabric",
+        "init/fabric.rs",
+        "init/pick.rs",
+        "init/render.rs",
+        "init/settings.rs",
+        "init/survey.rs",
+        "init/write.rs",
     ];
     // The one part of something pure that reads.
     const READS: &[&str] = &["import/folder.rs"];
@@ -124,6 +133,7 @@ fn each_crate_has_one_door() {
         ("indicatif", &["report/terminal.rs"]),
         ("saphyr_parser", &["config/reader.rs", "config/syntax.rs"]),
         ("clap", &["cli/"]),
+        ("glob", &["cli/ssh_hosts.rs"]),
     ];
     for (name, code) in sources("") {
         for (library, through) in doors {
@@ -152,6 +162,8 @@ fn only_the_cli_ends_the_program_or_reads_its_arguments_and_environment() {
         let allowed = name.starts_with("cli/") || name == "main.rs";
         assert!(allowed || !names(&code, "process::exit"), "src/{name} ends the program");
         assert!(allowed || !names(&code, "env::args"), "src/{name} reads the arguments");
+        // Secrets are fetched from there, and nothing else.
+        let allowed = allowed || name == "delivery/read.rs";
         assert!(allowed || !names(&code, "env::var"), "src/{name} reads the environment");
     }
 }

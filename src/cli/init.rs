@@ -235,35 +235,35 @@ async fn look_at(
         }
     }
     let mut machines = Machines { hosts: Vec::new(), facts: Vec::new(), surveys: Vec::new() };
-    let mut named = Vec::new();
+    let mut addressed_as = Vec::new();
     let results = look::machines(&hosts, &args.models).await;
     for ((host, address), result) in hosts.into_iter().zip(addresses).zip(results) {
         match result {
             Ok(facts) => {
-                named.push((address, facts.system.hostname.clone()));
+                addressed_as.push((address, facts.system.hostname.clone()));
                 machines.hosts.push(host);
                 machines.facts.push(facts);
             }
             Err(error) => errors.push(error),
         }
     }
-    for (facts, name) in machines.facts.iter_mut().zip(node_names(&named)) {
+    for (facts, name) in machines.facts.iter_mut().zip(node_names(&addressed_as)) {
         facts.node = name;
     }
-    one_machine_once(&machines.facts, &named)?;
+    one_machine_once(&machines.facts, &addressed_as)?;
     machines.surveys =
-        machines.facts.iter().zip(&named).map(|(facts, (host, _))| survey(facts, host)).collect();
+        machines.facts.iter().zip(&addressed_as).map(|(facts, (host, _))| survey(facts, host)).collect();
     Ok((machines, errors))
 }
 
 /// Two names of one machine are a mistake.
-fn one_machine_once(facts: &[NodeFacts], named: &[(String, String)]) -> Result<(), CommandError> {
+fn one_machine_once(facts: &[NodeFacts], addressed_as: &[(String, String)]) -> Result<(), CommandError> {
     for (index, one) in facts.iter().enumerate() {
         let same = |other: &NodeFacts| {
             other.system.boot_id == one.system.boot_id && other.system.hostname == one.system.hostname
         };
         if let Some(other) = facts[..index].iter().position(same) {
-            let (one, other) = (&named[index].0, &named[other].0);
+            let (one, other) = (&addressed_as[index].0, &addressed_as[other].0);
             return Err(
                 usage(&format!("`{other}` and `{one}` are the same machine")).hint("name each node once")
             );
