@@ -7,6 +7,7 @@ mod delivered;
 mod deploy;
 mod harness;
 mod hosts;
+mod init;
 mod real_vllm;
 mod refusals;
 mod restore;
