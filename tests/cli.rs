@@ -28,7 +28,11 @@ fn run(state: &std::path::Path, args: &[&str]) -> Said {
 #[test]
 fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
-    for command in ["init", "plan", "deploy", "status", "rollback", "releases", "stop", "logs"] {
+    let commands = [
+        "init", "plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "import", "config",
+        "schema",
+    ];
+    for command in commands {
         let said = run(state.path(), &[command, "--help"]);
         assert_eq!(said.code, Some(0), "{command}");
         assert!(said.stdout.contains("Example") && said.stdout.contains("  sparkctl "), "{}", said.stdout);
@@ -93,6 +97,79 @@ fn what_is_known_is_named() {
         said.stderr
     );
     assert!(run(state.path(), &["stop", "three"]).stderr.contains("known are: one, two"));
+}
+
+/// One file over another, a variable, and what is set: each is told with its place, and shown as it is in the end.
+#[test]
+fn the_effective_profile() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml");
+    let child = folder.path().join("child.yaml");
+    let text =
+        format!("extends: {base}\nname: ${{CHILD}}\nengine:\n  env: {{ HF_TOKEN: {{ env: CHILD }} }}\n");
+    std::fs::write(&child, text).expect("it is written");
+    let child = child.display().to_string();
+    let set = "cluster.nodes[spark2].fabric=192.168.200.14";
+    let config = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sparkctl"))
+            .args([&["config", &child, "--set", set], args].concat())
+            .env("CHILD", "grown")
+            .output()
+            .expect("sparkctl starts");
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).expect("text"),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, shown, said) = config(&["--origins"]);
+    assert_eq!(code, Some(0), "{said}");
+    for (begin, end) in [
+        ("name: grown ", format!("# ${{CHILD}}, {child}:2")),
+        ("      fabric: 192.168.200.14 ", "# --set".to_owned()),
+        ("  memory_fraction: 0.8 ", format!("# {base}:19")),
+        ("  data_parallel: 1 ", "# default".to_owned()),
+        // A secret stands there as where it comes from.
+        ("      env: CHILD ", format!("# {child}:4")),
+    ] {
+        assert!(
+            shown.lines().any(|line| line.starts_with(begin) && line.ends_with(&end)),
+            "{begin}{end}\n{shown}"
+        );
+    }
+    // What is shown is a profile, and the same one.
+    let again = folder.path().join("again.yaml");
+    std::fs::write(&again, &shown).expect("it is written");
+    let json = |args: &[&str]| {
+        let said = run(folder.path(), args);
+        let document: Value = serde_json::from_str(&said.stdout).expect("a document");
+        assert_eq!(document["format"], 1);
+        document["profile"].clone()
+    };
+    let (_, document, _) = config(&["--output", "json"]);
+    let document: Value = serde_json::from_str(&document).expect("a document");
+    assert_eq!(json(&["config", &again.display().to_string(), "--output", "json"]), document["profile"]);
+
+    for command in ["plan", "deploy", "config"] {
+        let said = run(folder.path(), &[command, base, "--set", "engine.memory=x", "--set", "serve.port=0"]);
+        assert_eq!(said.code, Some(2), "{command}");
+        let told = "  | serve.port=0\n  |            ^";
+        assert!(
+            said.stderr.contains(told) && said.stderr.contains("did you mean `memory_fraction`?"),
+            "{}",
+            said.stderr
+        );
+    }
+}
+
+#[test]
+fn the_schema_is_json() {
+    let said = run(std::path::Path::new("/nowhere"), &["schema"]);
+    let schema: Value = serde_json::from_str(&said.stdout).expect("JSON");
+    assert_eq!(
+        (said.code, &schema["$schema"]),
+        (Some(0), &Value::from("https://json-schema.org/draft/2020-12/schema"))
+    );
 }
 
 /// Where the record of a run cannot be kept, nothing is begun.
@@ -169,6 +246,61 @@ fn a_secret_is_not_kept_on_this_machine() {
         }
     }
     assert!(kept > 0, "nothing was kept at all");
+}
+
+#[test]
+fn a_recipe_becomes_a_file() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/recipes/v1/4x/four-nodes-mods.yaml");
+    let file = state.path().join("made.yaml").display().to_string();
+    let like = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml");
+
+    // To standard output, and what was lost to standard error.
+    let said = run(state.path(), &["import", recipe]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("host: \"${SPARK4_HOST}\""), "{}", said.stdout);
+    assert!(
+        said.stderr.contains("not carried over:") && said.stderr.contains("line 12: `mods: mods/not-here`")
+    );
+
+    // The cluster of another profile has to have as many nodes.
+    let said = run(state.path(), &["import", recipe, "--cluster", like]);
+    assert_eq!(said.code, Some(2), "{}", said.stdout);
+    assert!(said.stderr.contains("needs 4 nodes, and the cluster has 2"), "{}", said.stderr);
+
+    let two = recipe.replace("4x/four-nodes-mods", "two-nodes-ray");
+    let said = run(state.path(), &["import", &two, "--cluster", like, "-o", &file, "--name", "mine"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), ""), "{}", said.stderr);
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert!(text.contains("host: \"10.1.230.180\"") && text.contains("name: mine"), "{text}");
+    assert!(text.contains("path: /home/aurora/models/Large-120B-FP8"), "{text}");
+    let said = run(state.path(), &["config", &file]);
+    assert_eq!(said.code, Some(0), "the file is a profile: {}", said.stderr);
+
+    // Never over what is there.
+    let said = run(state.path(), &["import", &two, "-o", &file]);
+    assert!(said.code == Some(3) && said.stderr.contains("is there already"), "{}", said.stderr);
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text);
+    let said = run(state.path(), &["import", &two, "-o", &file, "--force", "--models", "/srv/models", "-q"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    assert!(
+        std::fs::read_to_string(&file).expect("it is there").contains("path: /srv/models/Large-120B-FP8")
+    );
+}
+
+#[test]
+fn an_import_is_a_document_for_programs() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let recipe = |name: &str| format!("{}/tests/data/recipes/{name}", env!("CARGO_MANIFEST_DIR"));
+    let said = run(state.path(), &["import", "--output", "json", &recipe("v1/refused-args.yaml")]);
+    let document: Value = serde_json::from_str(&said.stdout).expect("a document");
+    assert_eq!(document["profile"]["engine"]["tensor_parallel"], 2, "{document:#}");
+    assert_eq!(document["report"]["not_carried"][0]["what"], "--api-key");
+    assert_eq!(document["report"]["not_carried"][0]["line"], 9);
+
+    let said = run(state.path(), &["import", &recipe("none/llama.yaml")]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    assert!(said.stderr.contains("none/llama.yaml:3: the recipe's engine is `llama-cpp`"), "{}", said.stderr);
 }
 
 #[test]

@@ -3,9 +3,11 @@
 mod change;
 mod config;
 mod fit;
+mod import;
 mod init;
 mod known;
 mod logs;
+mod new_file;
 mod plan;
 mod releases;
 mod schema;
@@ -66,6 +68,7 @@ enum Command {
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
     Logs(logs::LogsArgs),
+    Import(import::ImportArgs),
     Config(config::ConfigArgs),
     Schema(schema::SchemaArgs),
 }
@@ -109,6 +112,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
+        Command::Import(args) => import::run(args, global),
         Command::Config(args) => config::run(&args, global),
         Command::Schema(args) => Ok(schema::run(&args)),
     }

@@ -23,6 +23,8 @@ const MOST_FILES: usize = 8;
 /// A profile's file and all that it extends, as one tree.
 pub(super) struct Merged {
     pub(super) sources: Sources,
+    /// The folder of each source.
+    pub(super) folders: Vec<PathBuf>,
     pub(super) tree: Node,
     pub(super) known: Known,
 }
@@ -91,7 +93,7 @@ pub(super) fn read(name: &str, text: &str, environment: Environment<'_>) -> Resu
     match chain.read(0, text) {
         Ok(tree) => trees.push(tree),
         Err(mistake) => {
-            chain.known.mistakes.push(mistake);
+            chain.known.mistakes.push(*mistake);
             return Err(ConfigError::new(chain.sources, chain.known.mistakes));
         }
     }
@@ -100,7 +102,7 @@ pub(super) fn read(name: &str, text: &str, environment: Environment<'_>) -> Resu
             Ok(tree) => trees.push(tree),
             Err(mistake) => {
                 chain.known.whole = false;
-                chain.known.mistakes.push(mistake);
+                chain.known.mistakes.push(*mistake);
                 break;
             }
         }
@@ -108,7 +110,9 @@ pub(super) fn read(name: &str, text: &str, environment: Environment<'_>) -> Resu
     let mut trees = trees.into_iter().rev();
     let farthest = trees.next().unwrap_or_else(|| Node::new(Place::NONE, Value::Map(Vec::new())));
     let tree = trees.fold(farthest, |base, over| merge(base, over, &mut Vec::new()));
-    Ok(Merged { sources: chain.sources, tree, known: chain.known })
+    let folder = |file: &PathBuf| file.parent().unwrap_or(Path::new("")).to_owned();
+    let folders = chain.files.iter().map(folder).collect();
+    Ok(Merged { sources: chain.sources, folders, tree, known: chain.known })
 }
 
 struct Chain<'a> {
@@ -121,23 +125,24 @@ struct Chain<'a> {
 
 impl Chain<'_> {
     /// The tree of one text: a map, with places in `source`.
-    fn read(&mut self, source: usize, text: &str) -> Result<Node, Mistake> {
+    fn read(&mut self, source: usize, text: &str) -> Result<Node, Box<Mistake>> {
         if text.len() > LONGEST {
-            return Err(Mistake::new("", format!("the text is larger than {} KiB", LONGEST / 1024)));
+            return Err(Mistake::new("", format!("the text is larger than {} KiB", LONGEST / 1024)).into());
         }
         let read = reader::read(text).map_err(|mistake| mistake.moved_to(source))?;
         self.known.mistakes.extend(read.wrong.into_iter().map(|mistake| mistake.moved_to(source)));
         self.known.doubtful.extend(read.doubtful);
         match read.root {
             None => Err(Mistake::new("", "the file is empty: nothing but white space and comments")
-                .help("`profiles/` and `examples/` have some to begin with")),
+                .help("`profiles/` and `examples/` have some to begin with")
+                .into()),
             Some(mut tree) if matches!(tree.value, Value::Map(_)) => {
                 tree.move_to(source);
                 Ok(tree)
             }
             Some(tree) => {
                 let wrong = Mistake::new("", "a profile has to be keys with values, such as `version: 1`");
-                Err(wrong.at(tree.place).moved_to(source))
+                Err(wrong.at(tree.place).moved_to(source).into())
             }
         }
     }
@@ -145,17 +150,14 @@ impl Chain<'_> {
     /// Takes `extends` out of a tree: the file, and where it is named.
     fn extended(&mut self, tree: &mut Node) -> Option<(String, Place)> {
         let Value::Map(map) = &mut tree.value else { return None };
-        let index = match map.iter().position(|(key, _)| key == EXTENDS) {
-            Some(index) => index,
-            None => {
-                let near = map.iter().position(|(key, _)| words::nearest(key, &[EXTENDS]).is_some())?;
-                let (key, node) = &map[near];
-                let (message, help) = words::unknown_key(key, "", &[EXTENDS]);
-                let mistake = Mistake::new(key, message).at(node.key.unwrap_or(node.place));
-                self.known.mistakes.push(mistake.help_if(help));
-                near
-            }
-        };
+        let index = map.iter().position(|(key, _)| key == EXTENDS).or_else(|| {
+            let near = map.iter().position(|(key, _)| words::nearest(key, &[EXTENDS]).is_some())?;
+            let (key, node) = &map[near];
+            let (message, help) = words::unknown_key(key, "", &[EXTENDS]);
+            let mistake = Mistake::new(key, message).at(node.key.unwrap_or(node.place));
+            self.known.mistakes.push(mistake.help_if(help));
+            Some(near)
+        })?;
         let (_, mut node) = map.remove(index);
         let path = [Step::Key(EXTENDS.to_owned())];
         variables::substitute(&mut node, &mut path.to_vec(), self.environment, &mut self.known.mistakes);
@@ -172,7 +174,7 @@ impl Chain<'_> {
     }
 
     /// Reads the file that is named at `place`.
-    fn next(&mut self, file: &str, place: Place) -> Result<Node, Mistake> {
+    fn next(&mut self, file: &str, place: Place) -> Result<Node, Box<Mistake>> {
         let path = self.files[place.source].parent().unwrap_or(Path::new("")).join(file);
         let name = path.display().to_string();
         let wrong = |message: String| Mistake::new(EXTENDS, message).at(place);
@@ -182,10 +184,10 @@ impl Chain<'_> {
         if self.files.iter().any(same) {
             let mut names: Vec<_> = self.files.iter().map(|file| file.display().to_string()).collect();
             names.push(name);
-            return Err(wrong(format!("a file cannot extend itself: {}", names.join(" -> "))));
+            return Err(wrong(format!("a file cannot extend itself: {}", names.join(" -> "))).into());
         }
         if self.files.len() >= MOST_FILES {
-            return Err(wrong(format!("more than {MOST_FILES} files extend each other")));
+            return Err(wrong(format!("more than {MOST_FILES} files extend each other")).into());
         }
         let bytes =
             bytes(&path).map_err(|(message, help)| wrong(format!("`{name}`: {message}")).help_if(help))?;
@@ -194,7 +196,7 @@ impl Chain<'_> {
         let source = self.sources.extended(&name, text, place);
         self.files.push(path);
         self.read(source, text).map_err(|mistake| {
-            if mistake.has_place() { mistake } else { wrong(format!("`{name}`: {}", mistake.message)) }
+            if mistake.has_place() { mistake } else { wrong(format!("`{name}`: {}", mistake.message)).into() }
         })
     }
 }

@@ -109,13 +109,14 @@ impl Fitting {
                 let place = map[index].1.key.unwrap_or(map[index].1.place);
                 let section = tree::written(&path);
                 let (message, help) = words::unknown_key(&key, &section, known);
-                match words::nearest(&key, known).filter(|near| map.iter().all(|(name, _)| name != near)) {
+                let near =
+                    words::nearest(&key, known).filter(|near| map.iter().all(|(name, _)| name != near));
+                if let Some(near) = near {
                     // So that the right key isn't missing, and what is in it is looked at.
-                    Some(near) => near.clone_into(&mut map[index].0),
-                    None => {
-                        map.remove(index);
-                        self.dropped.push(section);
-                    }
+                    near.clone_into(&mut map[index].0);
+                } else {
+                    map.remove(index);
+                    self.dropped.push(section);
                 }
                 path.push(Step::Key(key));
                 self.mistakes.push(Mistake::new(tree::written(&path), message).at(place).help_if(help));

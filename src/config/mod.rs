@@ -3,15 +3,17 @@
 //! The only door to YAML. What a profile may hold is decided by the types in [`crate::profile`]; this
 //! module has no list of fields. On the way from text to profile: the file is read into a tree that knows its places
 //! ([`reader`]); the files that it extends are merged below it ([`extend`]); `--set` puts its values in ([`set`]); so do
-//! variables of the environment ([`variables`]); the tree is fitted to the types, and every mistake is noted
+//! variables of the environment ([`variables`]); paths on this machine become absolute ([`local`]); the tree is fitted to the types, and every mistake is noted
 //! ([`fit`]). The places are kept for what is found out later ([`places`]). Back to YAML: [`effective`], [`write`].
 //!
 //! Left out: looking for files; reading the environment, which the caller lends; fetching secrets.
 
 mod anchor;
+pub mod any;
 mod effective;
 mod extend;
 mod fit;
+mod local;
 mod places;
 mod reader;
 mod report;
@@ -68,11 +70,13 @@ pub fn parse(file_name: &str, text: &str) -> Result<Profile, ConfigError> {
 }
 
 fn read(name: &str, text: &str, given: &Given<'_>) -> Result<Loaded, ConfigError> {
-    let extend::Merged { mut sources, mut tree, mut known } = extend::read(name, text, given.environment)?;
+    let extend::Merged { mut sources, folders, mut tree, mut known } =
+        extend::read(name, text, given.environment)?;
     for argument in given.set {
         set::set(&mut tree, argument, &mut sources, &mut known);
     }
     variables::substitute(&mut tree, &mut Vec::new(), given.environment, &mut known.mistakes);
+    local::paths(&mut tree, &mut Vec::new(), &folders);
     match fit::fit(&tree, known) {
         Ok(mut profile) => {
             let places = Places { sources, tree };

@@ -29,8 +29,8 @@ pub struct Places {
 pub enum Origin {
     /// A file, at a line.
     File { file: String, line: usize },
-    /// Variables of the environment, named in a file or in an argument.
-    Environment { variables: Vec<String>, file: String, line: usize },
+    /// Variables of the environment, named in a file at a line, or in an argument.
+    Environment { variables: Vec<String>, file: String, line: Option<usize> },
     /// An argument of the command line.
     Set,
     /// Nobody wrote it.
@@ -65,9 +65,11 @@ impl Places {
         };
         let source = node.place.source;
         let (file, line) = (self.sources.name(source).to_owned(), node.place.line);
+        let is_argument = self.sources.is_argument(source);
         if !node.variables.is_empty() {
+            let line = (!is_argument).then_some(line);
             Origin::Environment { variables: node.variables.clone(), file, line }
-        } else if self.sources.is_argument(source) {
+        } else if is_argument {
             Origin::Set
         } else {
             Origin::File { file, line }
@@ -79,9 +81,10 @@ impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File { file, line } => write!(f, "{file}:{line}"),
-            Self::Environment { variables, .. } => {
+            Self::Environment { variables, file, line } => {
                 let named: Vec<_> = variables.iter().map(|name| format!("${{{name}}}")).collect();
-                write!(f, "{}", named.join(", "))
+                write!(f, "{}, {file}", named.join(", "))?;
+                line.map_or(Ok(()), |line| write!(f, ":{line}"))
             }
             Self::Set => f.write_str("--set"),
             Self::Default => f.write_str("default"),

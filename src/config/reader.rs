@@ -5,6 +5,7 @@
 //! several documents, and keys that are not scalars; each is a mistake with its place. Depth and
 //! size have a limit, so that no file can crash the reader.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
@@ -37,8 +38,10 @@ pub(super) struct Read {
 /// The first mistake after which nothing more can be read.
 pub(super) fn read(text: &str) -> Result<Read, Box<Mistake>> {
     let lines = source::lines(text);
+    let guarded = guard(text);
     let mut builder = Builder {
         lines: &lines,
+        is_guarded: matches!(guarded, Cow::Owned(_)),
         open: Vec::new(),
         anchors: HashMap::new(),
         nodes: 0,
@@ -46,7 +49,7 @@ pub(super) fn read(text: &str) -> Result<Read, Box<Mistake>> {
         wrong: Vec::new(),
         doubtful: Vec::new(),
     };
-    for event in Parser::new_from_str(text) {
+    for event in Parser::new_from_str(&guarded) {
         let (event, span) = event.map_err(|error| {
             let opened = builder.open.last().map(|open| open.node.place).filter(|place| place.width > 0);
             Box::new(syntax::mistake(&error, opened, &lines))
@@ -54,6 +57,39 @@ pub(super) fn read(text: &str) -> Result<Read, Box<Mistake>> {
         builder.take(event, span)?;
     }
     Ok(Read { root: builder.root, wrong: builder.wrong, doubtful: builder.doubtful })
+}
+
+/// What stands for the braces of `${NAME}` while YAML is read.
+const GUARDS: [char; 2] = ['\u{e000}', '\u{e001}'];
+
+/// `text` with other characters, as many, for the braces of each `${NAME}`: so they may stand in `[]` and `{}` too.
+fn guard(text: &str) -> Cow<'_, str> {
+    if !text.contains("${") || text.contains(GUARDS) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(begin) = rest.find("${") {
+        let (before, from) = rest.split_at(begin);
+        out.push_str(before);
+        let end = from.find(['}', '\n', '\r']).filter(|end| from[*end..].starts_with('}'));
+        if let Some(end) = end {
+            out.extend(['$', GUARDS[0]]);
+            out.push_str(&from[2..end]);
+            out.push(GUARDS[1]);
+            rest = &from[end + 1..];
+        } else {
+            out.push_str("${");
+            rest = &from[2..];
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// The text as it was before it was guarded.
+fn unguarded(text: Cow<'_, str>, was_guarded: bool) -> String {
+    if was_guarded { text.replace(GUARDS[0], "{").replace(GUARDS[1], "}") } else { text.into_owned() }
 }
 
 /// A collection that is not closed yet.
@@ -66,6 +102,7 @@ struct Open {
 
 struct Builder<'a> {
     lines: &'a [&'a str],
+    is_guarded: bool,
     open: Vec<Open>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
@@ -99,16 +136,16 @@ impl Builder<'_> {
                 }
             }
             Event::Scalar(text, style, anchor, tag) => {
+                let text = unguarded(text, self.is_guarded);
                 self.refuse_tag(tag.is_some(), place);
                 if let Some(open) = self.open.last_mut()
                     && open.key.is_none()
                     && matches!(open.node.value, Value::Map(_))
                 {
-                    open.key = Some((text.into_owned(), place));
+                    open.key = Some((text, place));
                 } else {
                     let is_plain = style == ScalarStyle::Plain;
-                    let value =
-                        if is_plain { scalar::resolve(&text) } else { Value::Text(text.into_owned()) };
+                    let value = if is_plain { scalar::resolve(&text) } else { Value::Text(text) };
                     self.put(anchor, Node { is_plain, ..Node::new(place, value) })?;
                 }
             }
@@ -159,9 +196,11 @@ impl Builder<'_> {
             Some(Open { node: Node { value: Value::Map(map), .. }, key, .. }) => {
                 if let Some((name, place)) = key.take() {
                     node.key = Some(place);
-                    match map.iter().find(|(key, _)| *key == name).and_then(|(_, first)| first.key) {
-                        Some(first) => {
+                    match map.iter_mut().find(|(key, _)| *key == name) {
+                        Some((_, there)) => {
+                            let first = there.key.unwrap_or(place);
                             self.wrong.push(twice(&written(&path), &name, first, place));
+                            *there = node.clone();
                             self.doubtful.push([path, vec![Step::Key(name)]].concat());
                         }
                         None => map.push((name, node.clone())),

@@ -27,7 +27,7 @@ pub(super) fn set(tree: &mut Node, argument: &str, sources: &mut Sources, known:
     }
 }
 
-fn try_set(tree: &mut Node, argument: &str, source: usize, known: &mut Known) -> Result<(), Mistake> {
+fn try_set(tree: &mut Node, argument: &str, source: usize, known: &mut Known) -> Result<(), Box<Mistake>> {
     let (parts, at) = parts(argument)?;
     let mut value = value(argument, at)?;
     value.move_to(source);
@@ -56,14 +56,14 @@ fn try_set(tree: &mut Node, argument: &str, source: usize, known: &mut Known) ->
 }
 
 /// The step from `node` that `part` means.
-fn step(node: &mut Node, part: &Part, path: &[Step]) -> Result<Step, Mistake> {
+fn step(node: &mut Node, part: &Part, path: &[Step]) -> Result<Step, Box<Mistake>> {
     let here = written(path);
     match &mut node.value {
         Value::Map(_) => {}
         Value::List(list) if part.in_brackets => return element(list, part, &here).map(Step::Index),
         Value::List(_) => {
             let help = format!("choose an element, e.g. `{here}[0]`");
-            return Err(Mistake::new(&here, format!("`{here}` is a list")).at(part.place).help(help));
+            return Err(Mistake::new(&here, format!("`{here}` is a list")).at(part.place).help(help).into());
         }
         // A section that nobody wrote.
         Value::Null => node.value = Value::Map(Vec::new()),
@@ -71,18 +71,18 @@ fn step(node: &mut Node, part: &Part, path: &[Step]) -> Result<Step, Mistake> {
     }
     if path.is_empty() && part.word == EXTENDS {
         let mistake = Mistake::new(EXTENDS, "`extends` cannot be set").at(part.place);
-        return Err(mistake.help("write it into a file"));
+        return Err(mistake.help("write it into a file").into());
     }
     Ok(Step::Key(part.word.clone()))
 }
 
-fn no_keys(part: &Part, path: &[Step]) -> Mistake {
+fn no_keys(part: &Part, path: &[Step]) -> Box<Mistake> {
     let here = written(path);
-    Mistake::new(&here, format!("`{here}` is a single value, and nothing is below it")).at(part.place)
+    Mistake::new(&here, format!("`{here}` is a single value, and nothing is below it")).at(part.place).into()
 }
 
 /// An element of a list, by its number or its name.
-fn element(list: &[Node], part: &Part, here: &str) -> Result<usize, Mistake> {
+fn element(list: &[Node], part: &Part, here: &str) -> Result<usize, Box<Mistake>> {
     let name = |node: &Node| match node.get("name").map(|name| &name.value) {
         Some(Value::Text(name)) => Some(name.clone()),
         _ => None,
@@ -106,11 +106,11 @@ fn element(list: &[Node], part: &Part, here: &str) -> Result<usize, Mistake> {
         None if list.len() == 1 => Some("it has one, 0".to_owned()),
         None => Some(format!("it has {}, from 0 to {}", list.len(), list.len() - 1)),
     };
-    Err(Mistake::new(here, message).at(part.place).help_if(help))
+    Err(Mistake::new(here, message).at(part.place).help_if(help).into())
 }
 
 /// The parts of the path, and where the value begins, in characters.
-fn parts(argument: &str) -> Result<(Vec<Part>, usize), Mistake> {
+fn parts(argument: &str) -> Result<(Vec<Part>, usize), Box<Mistake>> {
     let form = "write `--set PATH=VALUE`, e.g. `--set engine.memory_fraction=0.75`";
     let mut parts = Vec::new();
     let mut word = String::new();
@@ -132,7 +132,7 @@ fn parts(argument: &str) -> Result<(Vec<Part>, usize), Mistake> {
                     parts.push(part(&mut word, false));
                 } else if !closed {
                     let mistake = Mistake::new("", "a key is missing here").at(Place::new(1, at + 1, 1));
-                    return Err(mistake.help(form));
+                    return Err(mistake.help(form).into());
                 }
                 closed = false;
                 match c {
@@ -143,7 +143,7 @@ fn parts(argument: &str) -> Result<(Vec<Part>, usize), Mistake> {
             }
             _ if closed => {
                 let mistake = Mistake::new("", "a `.` or `=` is missing here").at(Place::new(1, at + 1, 1));
-                return Err(mistake.help(form));
+                return Err(mistake.help(form).into());
             }
             _ => word.push(c),
         }
@@ -152,16 +152,17 @@ fn parts(argument: &str) -> Result<(Vec<Part>, usize), Mistake> {
     Err(match opened {
         Some(at) => Mistake::new("", "a `[` is not closed").at(Place::new(1, at + 1, 1)),
         None => Mistake::new("", "no value is set").at(whole).help(form),
-    })
+    }
+    .into())
 }
 
 /// The value, which begins at a character of the argument.
-fn value(argument: &str, at: usize) -> Result<Node, Mistake> {
+fn value(argument: &str, at: usize) -> Result<Node, Box<Mistake>> {
     let text: String = argument.chars().skip(at).collect();
     // Behind spaces each place of the value is its place in the argument.
-    let read = reader::read(&format!("{}{text}", " ".repeat(at))).map_err(|mistake| *mistake)?;
+    let read = reader::read(&format!("{}{text}", " ".repeat(at)))?;
     if let Some(mistake) = read.wrong.into_iter().next() {
-        return Err(mistake);
+        return Err(mistake.into());
     }
     let nothing = || Node::new(Place::new(1, at + 1, 1), Value::Null);
     let node = read.root.unwrap_or_else(nothing);
@@ -169,7 +170,10 @@ fn value(argument: &str, at: usize) -> Result<Node, Mistake> {
         matches!(node.value, Value::List(_) | Value::Map(_)) && !text.trim_start().starts_with(['[', '{']);
     if is_block {
         let help = "put a section in `{}`, a list in `[]`, and text that has `: ` in it in quotes";
-        return Err(Mistake::new("", "a value is a scalar, or stands in brackets").at(node.place).help(help));
+        return Err(Mistake::new("", "a value is a scalar, or stands in brackets")
+            .at(node.place)
+            .help(help)
+            .into());
     }
     Ok(if node.place.width == 0 { nothing() } else { node })
 }
@@ -203,7 +207,7 @@ mod tests {
             [("", 1), ("a", 1), ("=1", 1), ("a..b=1", 3), ("a[0", 2), ("a[0]b=1", 5), (".a=1", 1)]
         {
             let mistake = parts(argument).unwrap_err();
-            let error = ConfigError::new(Sources::new("x", argument), vec![mistake]);
+            let error = ConfigError::new(Sources::new("x", argument), vec![*mistake]);
             assert_eq!(error.problems()[0].column, Some(column), "{error}");
         }
     }

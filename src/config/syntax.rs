@@ -8,6 +8,9 @@ use saphyr_parser::ScanError;
 use super::report::Mistake;
 use super::source::Place;
 
+/// A quote that is not closed, and what to do.
+const QUOTE: (&str, &str) = ("a quote is opened here and not closed", "close the quote on the same line");
+
 /// The mistake behind `error`, with a place in one of `lines`. `opened` is the bracket that the parser was
 /// in.
 pub(super) fn mistake(error: &ScanError, opened: Option<Place>, lines: &[&str]) -> Mistake {
@@ -17,10 +20,19 @@ pub(super) fn mistake(error: &ScanError, opened: Option<Place>, lines: &[&str]) 
             .at(place)
             .help("replace the tab by spaces");
     }
+    if let Some((place, bracket)) = not_closed(line, lines) {
+        if matches!(bracket, '"' | '\'') {
+            return Mistake::new("", QUOTE.0).at(place).help(QUOTE.1);
+        }
+        let closing = if bracket == '[' { ']' } else { '}' };
+        return Mistake::new("", format!("a `{bracket}` is opened here and not closed")).at(place).help(
+            format!("look for a missing `{closing}`; put text that has one of `[]{{}}` in it in quotes"),
+        );
+    }
     let place = Place::new(line, column, 1);
     let info = error.info();
     let has = |words: &[&str]| words.iter().any(|word| info.contains(word));
-    if has(&["mapping values are not allowed", "simple key expect"])
+    if has(&["mapping values are not allowed", "simple key expect", "did not find expected"])
         && let Some(place) = colon_without_space(line, lines)
     {
         return Mistake::new("", "a `:` after a key needs a space behind it")
@@ -28,7 +40,7 @@ pub(super) fn mistake(error: &ScanError, opened: Option<Place>, lines: &[&str]) 
             .help("write `key: value`");
     }
     let (message, help) = if has(&["quoted scalar, found unexpected", "indentation in quoted"]) {
-        ("a quote is opened here and not closed", "close the quote on the same line")
+        QUOTE
     } else if has(&["unknown anchor"]) {
         ("this alias refers to no anchor above it", "put text that begins with `*` in quotes")
     } else if has(&["unexpected character"]) {
@@ -83,20 +95,68 @@ fn tab_near(line: usize, lines: &[&str]) -> Option<Place> {
     })
 }
 
-/// `key:value` in the line where the parser stopped, or in the one before it, with which it was taken for
-/// one text.
+/// `key:value` in the line where the parser stopped, or in the one with text before it, with which it was taken for one
+/// text.
 fn colon_without_space(line: usize, lines: &[&str]) -> Option<Place> {
-    (line.saturating_sub(1).max(1)..=line).find_map(|line| {
+    let has_text = |text: &str| !text.trim().is_empty() && !text.trim_start().starts_with('#');
+    let near = (1..=line).rev().filter(|line| lines.get(line - 1).is_some_and(|text| has_text(text)));
+    near.take(2).find_map(|line| {
         let text = lines.get(line - 1)?;
         let bare = text.trim_start().trim_start_matches("- ");
         let indent = text.len() - bare.len();
         let colon = bare.find(':')?;
         let is_key = colon > 0 && bare[..colon].bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let behind = bare[colon + 1..].chars().next()?;
-        (is_key && !behind.is_whitespace() && behind != ':').then_some(Place::new(
-            line,
-            text[..indent].chars().count() + 1,
-            colon + 1,
-        ))
+        (is_key && !behind.is_whitespace() && behind != ':' && !bare[colon..].starts_with("://"))
+            .then_some(Place::new(line, text[..indent].chars().count() + 1, colon + 1))
     })
+}
+
+/// A bracket or a quote that is still open where a line begins that stands no deeper than the bracket's own, up to the line where
+/// the parser stopped or the one behind it.
+fn not_closed(line: usize, lines: &[&str]) -> Option<(Place, char)> {
+    let mut open: Vec<(Place, char, usize)> = Vec::new();
+    let mut quote: Option<(Place, char, usize)> = None;
+    for (number, text) in (1..=line + 1).zip(lines) {
+        let bare = text.trim_start();
+        let indent = text.len() - bare.len();
+        let is_comment = quote.is_none() && bare.starts_with('#');
+        if let Some((place, sign, deep)) = quote.as_ref().or(open.first())
+            && indent <= *deep
+            && !bare.is_empty()
+            && !is_comment
+            && !bare.starts_with([']', '}'])
+        {
+            return Some((*place, *sign));
+        }
+        // What a value may stand behind.
+        let mut may_open = true;
+        let mut before = ' ';
+        let mut chars = text.chars().enumerate().peekable();
+        while let Some((at, c)) = chars.next() {
+            let here = (Place::new(number, at + 1, 1), c, indent);
+            match (c, quote.map(|(_, sign, _)| sign)) {
+                ('\\', Some('"')) => drop(chars.next()),
+                ('\'', Some('\'')) if chars.next_if(|(_, next)| *next == '\'').is_some() => {}
+                (_, Some(closing)) if c == closing => quote = None,
+                ('#', None) if before == ' ' => break,
+                ('"' | '\'', None) if may_open => quote = Some(here),
+                ('[' | '{', None) if may_open || !open.is_empty() => open.push(here),
+                (']' | '}', None) => match open.pop() {
+                    Some((place, bracket, _)) if (bracket == '[') != (c == ']') => {
+                        return Some((place, bracket));
+                    }
+                    _ => {}
+                },
+                _ => {}
+            }
+            may_open = match c {
+                ' ' => may_open || matches!(before, ':' | '-'),
+                '[' | '{' | ',' => !open.is_empty(),
+                _ => false,
+            };
+            before = c;
+        }
+    }
+    None
 }

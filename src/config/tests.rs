@@ -1,5 +1,8 @@
 mod example;
 mod hostile;
+mod language;
+mod mutations;
+mod schema;
 
 use std::io::Write as _;
 
@@ -149,41 +152,6 @@ fn words_for_wrong_values() {
         ),
         (
             "env: {}",
-            "env: { A: 1 }",
-            (23, 13),
-            "expected text, or a secret like `{ env: NAME }`, found the whole number `1`",
-            "put it in quotes: `\"1\"`",
-        ),
-        (
-            "env: {}",
-            "env: { A: { fil: x } }",
-            (23, 15),
-            "unknown key `fil` in `engine.env.A`",
-            "did you mean `file`?",
-        ),
-        (
-            "env: {}",
-            "env: { A: { env: x, file: y } }",
-            (23, 13),
-            "a secret comes from one place: keep one of `env`, `file` and `command`",
-            "",
-        ),
-        (
-            "env: {}",
-            "env: { A: {} }",
-            (23, 13),
-            "a secret says where it comes from: one of `env`, `file` and `command`",
-            "",
-        ),
-        (
-            "env: {}",
-            "env: { A: { command: pass } }",
-            (23, 24),
-            "expected a list, found the text `pass`",
-            "write it as a list: `[pass]`",
-        ),
-        (
-            "env: {}",
             "env:",
             (23, 3),
             "expected a section with keys, found nothing",
@@ -221,13 +189,60 @@ fn words_for_wrong_values() {
             "leave the tag out; put the value in quotes to make it text",
         ),
     ] {
-        let text = edited(&[(from, to)]);
-        let error = error(&text);
-        let mistake = &error.problems()[0];
-        assert_eq!(mistake.message, message, "{error}");
-        assert_eq!((mistake.line, mistake.column), (Some(place.0), Some(place.1)), "{error}");
-        assert_eq!(mistake.help.as_deref().unwrap_or_default(), help, "{error}");
+        check(from, to, place, message, help);
     }
+}
+
+#[test]
+fn words_for_wrong_secrets() {
+    for (from, to, place, message, help) in [
+        (
+            "env: {}",
+            "env: { A: 1 }",
+            (23, 13),
+            "expected text, or a secret like `{ env: NAME }`, found the whole number `1`",
+            "put it in quotes: `\"1\"`",
+        ),
+        (
+            "env: {}",
+            "env: { A: { fil: x } }",
+            (23, 15),
+            "unknown key `fil` in `engine.env.A`",
+            "did you mean `file`?",
+        ),
+        (
+            "env: {}",
+            "env: { A: { env: x, file: y } }",
+            (23, 13),
+            "a secret comes from one place: keep one of `env`, `file` and `command`",
+            "",
+        ),
+        (
+            "env: {}",
+            "env: { A: {} }",
+            (23, 13),
+            "a secret says where it comes from: one of `env`, `file` and `command`",
+            "",
+        ),
+        (
+            "env: {}",
+            "env: { A: { command: pass } }",
+            (23, 24),
+            "expected a list, found the text `pass`",
+            "write it as a list: `[pass]`",
+        ),
+    ] {
+        check(from, to, place, message, help);
+    }
+}
+
+/// What is said first of the edited profile.
+fn check(from: &str, to: &str, place: (usize, usize), message: &str, help: &str) {
+    let error = error(&edited(&[(from, to)]));
+    let mistake = &error.problems()[0];
+    assert_eq!(mistake.message, message, "{error}");
+    assert_eq!((mistake.line, mistake.column), (Some(place.0), Some(place.1)), "{error}");
+    assert_eq!(mistake.help.as_deref().unwrap_or_default(), help, "{error}");
 }
 
 #[test]
@@ -236,6 +251,8 @@ fn near_keys_are_suggested() {
         ("tensor_parallel", "tensor-parallel"),
         ("tensor_parallel", "tensor_parallel_size"),
         ("memory_fraction", "Memory_Fraction"),
+        ("memory_fraction", "memry"),
+        ("context_length", "context"),
         ("tool_parser", "tool_call_parser"),
         ("on_failure", "on_fail"),
         ("stall", "stal"),
@@ -283,6 +300,49 @@ fn two_wrong_values_are_two_mistakes() {
     assert_eq!(error.problems().len(), breaks.len(), "{error}");
     let lines: Vec<_> = error.problems().iter().map(|mistake| mistake.line).collect();
     assert!(lines.is_sorted(), "{lines:?}");
+}
+
+/// What is wrong beyond types is told beside a wrong type, where it is wrong whatever was meant there.
+#[test]
+fn mistakes_of_meaning_are_not_hidden() {
+    const NO_NODES: (&str, &str) = (
+        "nodes:                        # the first is the head\n    - { name: spark1, host: 10.1.230.180, \
+         fabric: 192.168.200.12 }\n    - { name: spark2, host: 10.1.230.181, fabric: 192.168.200.13 }\n",
+        "nodes: x\n",
+    );
+    let loopback = ("192.168.200.13", "127.0.0.1");
+    for (edits, paths) in [
+        (&[loopback, ("port: 30000", "port: x")][..], &["cluster.nodes[1].fabric", "serve.port"][..]),
+        (&[loopback, ("  kind: vllm\n", "")], &["cluster.nodes[1].fabric", "engine"]),
+        (&[loopback, ("version: 1", "version: 2")], &["version", "cluster.nodes[1].fabric"]),
+        (&[loopback, ("serve:", "sirve:")], &["cluster.nodes[1].fabric", "sirve"]),
+        (&[loopback, ("restore", "restore\ncolour: blue")], &["cluster.nodes[1].fabric", "colour"]),
+        (&[loopback, ("port: 30000", "port: ${NONE}")], &["cluster.nodes[1].fabric", "serve.port"]),
+        (
+            &[("spark2", "spark1"), ("host: 10.1.230.181", "host: 1")],
+            &["cluster.nodes[1].name", "cluster.nodes[1].host"],
+        ),
+        // What hangs on a value that could not be read is not told.
+        (&[("tensor_parallel: 2", "tensor_parallel: 3"), NO_NODES], &["cluster.nodes"]),
+        (&[("launch: ray", "pipline: 2"), ("tensor_parallel: 2", "tensor_parallel: 1")], &["engine.pipline"]),
+        (&[("32768", "512"), ("input_tokens: 1024", "input_tokens: x")], &["bench.input_tokens"]),
+        (
+            &[("host: 10.1.230.180", "host: 1"), ("host: 10.1.230.181", "host: 1m")],
+            &["cluster.nodes[0].host"],
+        ),
+        (&[("  kind: vllm\n", "  kind: vllm\n  tensor_parallel: 3\n")], &["engine.tensor_parallel"]),
+        (
+            &[("version: 1", "version: 1\nbensch: { input_tokens: 0 }"), ("input_tokens: 1024, ", "")],
+            &["bensch"],
+        ),
+    ] {
+        let error = error(&edited(edits));
+        let mut said: Vec<_> = error.problems().iter().map(|mistake| mistake.path.as_str()).collect();
+        said.sort_unstable();
+        let mut paths = paths.to_vec();
+        paths.sort_unstable();
+        assert_eq!(said, paths, "{error}");
+    }
 }
 
 /// A key left out is named once, with all that its section lacks, and hides nothing.

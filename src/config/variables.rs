@@ -99,9 +99,9 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<Expanded, Vec<Unus
     while let Some(sign) = rest.find('$') {
         out.text.push_str(&rest[..sign]);
         let from = &rest[sign..];
-        if from.starts_with("$$") {
+        if let Some(after) = from.strip_prefix("$$") {
             out.text.push('$');
-            rest = &from[2..];
+            rest = after;
         } else if from.starts_with("${") {
             let long = from.find('}').map_or(from.len(), |end| end + 1);
             match value(&from[..long], environment) {

@@ -35,7 +35,7 @@ pub(super) fn unknown_key(key: &str, section: &str, known: &[&str]) -> (String, 
     let help = if key == "<<" {
         "YAML 1.2 has no merge keys: write the keys out, or use an alias for a whole value".to_owned()
     } else {
-        match nearest(key, known) {
+        match nearest(key, known).or_else(|| nearest_part(key, known)) {
             Some(near) => format!("did you mean `{near}`?"),
             None if section.is_empty() => format!("the keys at the top level are {}", listed(known, "and")),
             None => format!("the keys of `{section}` are {}", listed(known, "and")),
@@ -140,6 +140,15 @@ fn remedy(expected: &str, node: &Node) -> Option<String> {
         _ => return None,
     };
     let is_text = matches!(node.value, Value::Text(_));
+    if !node.variables.is_empty() {
+        // What is written is not the value: only quotes make a difference to it.
+        let is_number = is_text && text.parse::<f64>().is_ok() && expected.ends_with("number");
+        return match expected {
+            _ if expected.starts_with("text") => Some("put it in quotes, so that it stays text".to_owned()),
+            _ if is_number => Some("take the quotes away: what is in quotes stays text".to_owned()),
+            _ => None,
+        };
+    }
     match expected {
         _ if expected.starts_with("text") => Some(format!("put it in quotes: `\"{text}\"`")),
         "a list" => Some(format!("write it as a list: `[{text}]`")),
@@ -173,4 +182,13 @@ pub(super) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
         .filter(|(likeness, _)| *likeness >= 0.6)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, known)| known)
+}
+
+/// The one word of `known` that has a part (`memory` of `memory_fraction`) that was meant by `word`.
+fn nearest_part<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let mut near = known.iter().filter(|known| {
+        let mut parts = known.split('_').filter(|part| part.len() > 2 && part.len() < known.len());
+        parts.any(|part| strsim::normalized_damerau_levenshtein(word, part) >= 0.8)
+    });
+    near.next().copied().filter(|_| near.next().is_none())
 }

@@ -9,6 +9,7 @@ mod cluster;
 mod engine;
 mod gather;
 mod kept;
+mod links;
 mod machine;
 mod recorded;
 mod scripts;
@@ -26,6 +27,7 @@ use crate::profile::NodeName;
 
 pub use cluster::{Behaviour, Effect, FakeCluster, Fault, Moment};
 pub use engine::Served;
+pub use links::FakeLink;
 pub use machine::{FakeContainer, Machine, ReleaseFolder, content};
 pub use seed::{SEED_IMAGE, SEED_MODEL, seed_content};
 

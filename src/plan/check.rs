@@ -2,6 +2,8 @@
 //!
 //! Every finding says what was seen, on which node, and what to do. Errors refuse a plan.
 
+mod fabric;
+
 use std::fmt;
 
 use serde::Serialize;
@@ -11,6 +13,8 @@ use crate::container::{ImageContent, container_name};
 use crate::engine::{self, KnownPort};
 use crate::profile::{NodeName, Profile};
 use crate::release::Release;
+
+pub(super) use fabric::mtu;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -51,12 +55,10 @@ impl Finding {
     }
 
     /// Something that a person should know.
-    pub(super) fn warning(id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
+    pub(crate) fn warning(id: &'static str, node: Option<&NodeName>, message: String, hint: &str) -> Self {
         Self::new(Severity::Warning, id, node, message, hint)
     }
-}
 
-impl Finding {
     /// The same, about this field of the profile.
     #[must_use]
     pub(crate) fn at(self, path: impl Into<String>) -> Self {
@@ -76,8 +78,8 @@ impl fmt::Display for Finding {
 /// What can be told of the nodes for this profile, whatever the image and the weights.
 pub fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (node, facts) in profile.cluster.nodes.iter().zip(facts) {
-        fabric(node, facts, &mut findings);
+    fabric::fabric(profile, facts, &mut findings);
+    for facts in facts {
         foreign_gpu_users(profile, facts, &mut findings);
         unreadable_model(profile, facts, &mut findings);
         for why in &facts.unreadable_releases {
@@ -98,39 +100,6 @@ pub fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     tools(profile, facts, &mut findings);
     same_machine(facts, &mut findings);
     findings
-}
-
-fn fabric(node: &crate::profile::Node, facts: &NodeFacts, findings: &mut Vec<Finding>) {
-    match facts.interface_of(node.fabric) {
-        None => {
-            let have: Vec<String> = facts
-                .interfaces
-                .iter()
-                .flat_map(|i| i.addresses.iter().map(move |a| format!("{} on {}", a.address, i.name)))
-                .collect();
-            findings.push(Finding::error(
-                "fabric-address",
-                Some(&node.name),
-                format!("no interface has the fabric address {}; it has {}", node.fabric, have.join(", ")),
-                "correct `fabric` of this node in the profile, or give the interface its address (netplan)",
-            ));
-        }
-        Some(interface) if !interface.up => findings.push(Finding::error(
-            "fabric-down",
-            Some(&node.name),
-            format!("the fabric interface {} ({}) is down or has no carrier", interface.name, node.fabric),
-            "check the cable and `ip link`; the other end has to be up as well",
-        )),
-        Some(_) => {}
-    }
-    for lost in facts.lost_peers() {
-        findings.push(Finding::error(
-            "fabric-unreachable",
-            Some(&node.name),
-            format!("{lost} does not answer over the fabric, neither a ping nor a connection"),
-            "check cable, `ip link` and addresses at both ends, and that no firewall stands between the nodes",
-        ));
-    }
 }
 
 /// What cannot be read can neither be compared nor copied nor served.
@@ -229,27 +198,6 @@ fn parity(facts: &[NodeFacts], findings: &mut Vec<Finding>) {
     }
 }
 
-/// The interfaces' MTU, compared once the fabric is known to be there.
-pub(super) fn mtu(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
-    let mtus: Vec<_> = profile
-        .cluster
-        .nodes
-        .iter()
-        .zip(facts)
-        .filter_map(|(node, facts)| Some((&node.name, facts.interface_of(node.fabric)?.mtu)))
-        .collect();
-    if mtus.windows(2).all(|pair| pair[0].1 == pair[1].1) {
-        return Vec::new();
-    }
-    let seen: Vec<_> = mtus.iter().map(|(node, mtu)| format!("{node} {mtu}")).collect();
-    vec![Finding::warning(
-        "fabric-mtu",
-        None,
-        format!("the fabric's MTU differs: {}", seen.join(", ")),
-        "give every fabric interface the same MTU (9000 on Sparks)",
-    )]
-}
-
 fn gpus(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) {
     for node in facts.iter().filter(|facts| facts.gpus.is_empty()) {
         findings.push(Finding::error(
@@ -262,12 +210,9 @@ fn gpus(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) {
     let there: usize = facts.iter().map(|facts| facts.gpus.len()).sum();
     let wanted = profile.engine.parts();
     if wanted > there as u64 && facts.iter().all(|facts| !facts.gpus.is_empty()) {
-        findings.push(Finding::error(
-            "gpu-count",
-            None,
-            format!("the model is to be spread over {wanted} GPUs, but the nodes have {there}"),
-            "lower `engine.tensor_parallel`, or add nodes",
-        ));
+        let message = format!("the model is to be spread over {wanted} GPUs, but the nodes have {there}");
+        let hint = "lower `engine.tensor_parallel`, or add nodes";
+        findings.push(Finding::error("gpu-count", None, message, hint).at("engine.tensor_parallel"));
     }
 }
 
@@ -300,12 +245,14 @@ fn ports(profile: &Profile, rank: usize, node: &NodeFacts, findings: &mut Vec<Fi
                 (None, Some(process)) => format!("process `{process}`"),
                 (None, None) => "a process of another user".to_owned(),
             };
-            findings.push(Finding::error(
-                "port-taken",
-                Some(&node.node),
-                format!("port {number} ({what}) is taken by {by}, which listens on {}", listener.address),
-                hint,
-            ));
+            let message =
+                format!("port {number} ({what}) is taken by {by}, which listens on {}", listener.address);
+            let finding = Finding::error("port-taken", Some(&node.node), message, hint);
+            findings.push(if number == profile.serve.port.get() {
+                finding.at("serve.port")
+            } else {
+                finding
+            });
         }
     }
 }
@@ -333,16 +280,15 @@ fn tools(profile: &Profile, facts: &[NodeFacts], findings: &mut Vec<Finding>) {
 
 fn same_machine(facts: &[NodeFacts], findings: &mut Vec<Finding>) {
     for (i, one) in facts.iter().enumerate() {
+        let path = format!("cluster.nodes[{i}].host");
         let twin = facts[..i].iter().find(|other| {
             other.system.boot_id == one.system.boot_id && other.system.hostname == one.system.hostname
         });
         if let Some(other) = twin {
-            findings.push(Finding::error(
-                "same-machine",
-                Some(&one.node),
-                format!("is the same machine as {} (host name {})", other.node, one.system.hostname),
-                "give each node of the profile a `host` of its own",
-            ));
+            let message =
+                format!("is the same machine as {} (host name {})", other.node, one.system.hostname);
+            let hint = "give each node of the profile a `host` of its own";
+            findings.push(Finding::error("same-machine", Some(&one.node), message, hint).at(path));
         }
     }
 }

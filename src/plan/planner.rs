@@ -248,12 +248,15 @@ fn image_content(
     let reference = profile.image.reference.with_tag();
     let found = facts.iter().find_map(|facts| facts.image_named(&reference));
     if found.is_none() {
-        findings.push(Finding::error(
-            "image-absent",
-            None,
-            format!("image `{reference}` is on no node"),
-            &format!("on {}: docker pull {reference}", facts[0].node),
-        ));
+        findings.push(
+            Finding::error(
+                "image-absent",
+                None,
+                format!("image `{reference}` is on no node"),
+                &format!("on {}: docker pull {reference}", facts[0].node),
+            )
+            .at("image.reference"),
+        );
     }
     found.map(|image| image.content.clone())
 }
@@ -265,10 +268,14 @@ fn model_folder<'a>(
 ) -> Option<&'a ModelFolder> {
     let path = &profile.model.path;
     let mut error = |message: String, hint: &str| {
-        findings.push(Finding::error("model-absent", Some(&head.node), message, hint));
+        findings.push(Finding::error("model-absent", Some(&head.node), message, hint).at("model.path"));
         None
     };
     match &head.model {
+        None if head.gap("model").is_some() => error(
+            format!("`{path}` does not answer: its file system hangs"),
+            "look at it by hand: timeout 5 ls; a network file system's server may be gone",
+        ),
         None => error(format!("there is no folder `{path}`"), "correct `model.path`, or put the model there"),
         Some(model) if !model.dangling.is_empty() => error(
             format!("`{path}` has links that lead nowhere: {}", model.dangling.join(", ")),

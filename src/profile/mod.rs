@@ -17,7 +17,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use secret::{EnvValue, SecretSource, is_env_value, is_verbatim};
+pub use secret::{EnvValue, SecretSource, is_env_value, is_local_path, is_verbatim};
 pub use validate::{Problem, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
@@ -136,7 +136,7 @@ pub struct Image {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlacedFile {
-    /// Path on this machine; a relative one begins at the profile's folder.
+    /// Path on this machine; a relative one begins at the folder of the file that it is written in.
     pub source: String,
     /// Absolute path in the container.
     #[schemars(regex(pattern = "^/"))]

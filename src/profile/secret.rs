@@ -28,7 +28,7 @@ pub enum SecretSource {
     /// The variable of this name in sparkctl's own environment.
     Env(String),
     /// What is in this file, without the line's end; `~/` is the home of the user, and a relative path begins at
-    /// the profile's folder.
+    /// the folder of the profile's file that it is written in.
     File(String),
     /// What this command prints, without the line's end; a list of words, which no shell reads.
     Command(Vec<String>),
@@ -37,6 +37,12 @@ pub enum SecretSource {
 /// Whether the field at this path is one value even where it is written as a section: it is replaced whole by another.
 pub fn is_env_value(path: &[&str]) -> bool {
     matches!(path, ["engine", "env", _])
+}
+
+/// Whether text at this path is a path on the machine that sparkctl runs on; a relative one begins at the folder of the
+/// file that it is written in. An element of a list is `[]`.
+pub fn is_local_path(path: &[&str]) -> bool {
+    matches!(path, ["files", "[]", "source"] | ["engine", "env", _, "file"])
 }
 
 /// Whether text at this path is taken as it stands, with no values of the environment put into it: what a secret is
@@ -56,7 +62,7 @@ impl EnvValue {
 }
 
 impl fmt::Display for SecretSource {
-    /// `the variable `HF_TOKEN``.
+    /// As people read it: the variable, file or command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Env(name) => write!(f, "the variable `{name}`"),

@@ -1,5 +1,5 @@
-//! What both kinds of transfer share: a secret, the port that the listening end prints, and words
-//! for how an end failed.
+//! What programs on two nodes that talk over the fabric share: a secret, the port that the listening
+//! end prints, and words for how an end failed.
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -15,8 +15,8 @@ pub(super) const NO_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the listening end may take to listen.
 const LISTEN: Duration = Duration::from_secs(30);
 
-/// 256 random bits in hexadecimal, good for one transfer.
-pub(super) fn secret() -> std::io::Result<String> {
+/// 256 random bits in hexadecimal, good for one transfer or one probe.
+pub(crate) fn secret() -> std::io::Result<String> {
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(hex(&bytes))
@@ -46,7 +46,7 @@ pub(super) async fn listen(
 }
 
 /// How an end failed, in its own words; `None` where it did not. Waits for its end.
-pub(super) async fn ended(running: Running) -> Result<Option<String>, HostError> {
+pub(crate) async fn ended(running: Running) -> Result<Option<String>, HostError> {
     // Its lines may not be wanted, but it has to be able to write them.
     let Running { mut lines, end } = running;
     let drain = async { while lines.recv().await.is_some() {} };
@@ -62,7 +62,7 @@ pub(super) async fn outcome(end: JoinHandle<Result<Output, HostError>>) -> Resul
 }
 
 /// The words of an end that failed.
-fn words(output: &Output) -> Option<String> {
+pub(crate) fn words(output: &Output) -> Option<String> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let mut text = String::new();
     for line in stderr.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -5,22 +5,22 @@
 //! port that the kernel picks, lets in one address and who knows a secret of this one transfer, and
 //! ends when its standard input closes: when sparkctl is done, is killed, or loses the connection.
 
-mod ends;
+pub(crate) mod ends;
 mod image;
 mod weights;
 
 pub use image::{ImageJob, ImageReport, copy_image};
 pub use weights::{WeightsJob, WeightsReport, copy_weights};
 
-/// A Python program as a script for `sh`: standard input stays the program's own.
+/// A Python program as a script for `sh`, of one file or several: standard input stays the program's own.
 macro_rules! python {
-    ($file:literal) => {
+    ($($file:literal),+) => {
         concat!(
             "command -v python3 >/dev/null || { echo 'python3 is not installed' >&2; exit 1; }\n",
             "exec python3 /dev/fd/3 \"$@\" 3<<'END OF PROGRAM'\n",
-            include_str!($file),
-            "\nEND OF PROGRAM\n"
+            $(include_str!($file), "\n",)+
+            "END OF PROGRAM\n"
         )
     };
 }
-use python;
+pub(crate) use python;

@@ -66,6 +66,20 @@ async fn of_a_deploy_for_its_nodes() {
             ("fabric-address", Some("spark2"), "192.168.200.13 on enp1s0f0np0", "correct `fabric`"),
         ),
         (
+            // Its office address: it has it, and the head's fabric does not reach it.
+            |desk| desk.profile.cluster.nodes[1].fabric = Ipv4Addr::new(10, 1, 230, 181),
+            (
+                "fabric-subnet",
+                Some("spark2"),
+                "10.1.230.181 is not in 192.168.200.0/24, the network of spark1's",
+                "it has 192.168.200.13 on enp1s0f0np0",
+            ),
+        ),
+        (
+            |desk| desk.profile.cluster.nodes[1].fabric = Ipv4Addr::new(192, 168, 201, 13),
+            ("fabric-subnet", Some("spark2"), "192.168.201.13 is not in", "it has 192.168.200.13 on"),
+        ),
+        (
             |desk| desk.cluster.machine("spark2", |m| m.interfaces[2].up = false),
             ("fabric-down", Some("spark2"), "enp1s0f0np0 (192.168.200.13)", "check the cable"),
         ),

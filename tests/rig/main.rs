@@ -5,6 +5,7 @@
 
 mod delivered;
 mod deploy;
+mod fabric;
 mod harness;
 mod hosts;
 mod init;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+use super::links::{FakeLink, FakeListener};
 use super::machine::Machine;
 use crate::host::HostError;
 use crate::profile::NodeName;
@@ -104,6 +105,9 @@ pub(super) struct State {
     pub locks: BTreeMap<(NodeName, String), (String, mpsc::WeakSender<String>)>,
     pub givers: BTreeMap<(String, u16), Giver>,
     pub takers: BTreeMap<(String, u16), Taker>,
+    /// Links that are not as usual, from an address to another.
+    pub links: BTreeMap<(Ipv4Addr, Ipv4Addr), FakeLink>,
+    pub listeners: BTreeMap<(Ipv4Addr, u16), FakeListener>,
     pub next_port: u16,
     pub next_id: u64,
     pub violations: Vec<String>,
@@ -124,6 +128,8 @@ impl FakeCluster {
             locks: BTreeMap::new(),
             givers: BTreeMap::new(),
             takers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            listeners: BTreeMap::new(),
             next_port: 40_000,
             next_id: 1,
             violations: Vec::new(),

@@ -5,26 +5,26 @@ use std::net::Ipv4Addr;
 use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
-use super::{FakeHost, gather, kept};
+use super::{FakeHost, gather, kept, links};
 use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
 
 /// Whether a script changes its node.
 pub(super) fn changes(name: &str) -> bool {
-    !matches!(
-        name,
-        "gather"
-            | "read-logs"
-            | "ray-nodes"
-            | "native-ranks"
-            | "lock"
-            | "check-image"
-            | "serve-weights"
-            | "take-kept"
-            | "read-secrets"
-            | "compare-secrets"
-    )
+    let reads = [
+        "gather",
+        "read-logs",
+        "ray-nodes",
+        "native-ranks",
+        "lock",
+        "check-image",
+        "serve-weights",
+        "take-kept",
+        "read-secrets",
+        "compare-secrets",
+    ];
+    !reads.contains(&name) && !links::reads(name)
 }
 
 /// Runs a script that ends by itself.
@@ -72,8 +72,14 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             machine.images.retain(|image| !image.references.is_empty());
             good("")
         }
-        other => kept::run(state.machine(node), script)
-            .unwrap_or_else(|| bad(&format!("the fake machine knows no script `{other}`"))),
+        "fabric-reach" => links::reach(state, node, script),
+        "fabric-send" => links::send(state, script),
+        other => {
+            let machine = state.machine(node);
+            kept::run(machine, script)
+                .or_else(|| links::figures(machine, script))
+                .unwrap_or_else(|| bad(&format!("the fake machine knows no script `{other}`")))
+        }
     }
 }
 
@@ -93,6 +99,10 @@ pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Runni
         "lock" => lock(cluster, state, node, &script, lines),
         "serve-weights" => serve_weights(cluster, state, node, &script, lines),
         "receive-image" => receive_image(cluster, state, node, &script, lines),
+        "fabric-listen" => {
+            links::listen(state, &node, &script, &lines);
+            tokio::spawn(ending(cluster, node, lines, std::future::pending()))
+        }
         "pull-weights" => tokio::spawn(ending(cluster.clone(), node.clone(), lines.clone(), async move {
             pull_weights(&cluster, &node, &script, &lines).await
         })),
@@ -190,7 +200,7 @@ fn receive_image(
     }))
 }
 
-fn secret(script: &Script) -> String {
+pub(super) fn secret(script: &Script) -> String {
     String::from_utf8_lossy(&script.input).lines().next().unwrap_or_default().to_owned()
 }
 
