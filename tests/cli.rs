@@ -325,7 +325,7 @@ fn init_takes_each_machine_once_and_one_user() {
         (&["ada@a", "b"], "one user for all nodes"),
         (&["a", "--fabric", "10.0.0.0/99"], "is not a subnet"),
         (&["a", "--name", "No Name"], "is not a deployment name"),
-        (&["local", "--image", "no image"], "is not a image reference"),
+        (&["local", "--image", "no image"], "is not an image reference"),
     ];
     for (args, told) in cases {
         let said = run(folder.path(), &[&["init"], *args].concat());
