@@ -9,6 +9,8 @@
 //!
 //! prints, for every file below DIR, whether it imports to a profile that `plan` accepts, and why not.
 
+#![expect(clippy::unwrap_used, reason = "what a test takes for granted may panic")]
+
 mod desk;
 
 use std::collections::BTreeMap;
@@ -110,9 +112,6 @@ async fn planned(imported: &Imported) -> Result<(), String> {
     let mut profile = loaded(imported)?;
     // A secret is the operator's, who is not here.
     profile.engine.env.retain(|_, value| value.text().is_some());
-    for file in &mut profile.files {
-        file.source = recipes().join(&file.source).to_str().unwrap().to_owned();
-    }
     let delivery = delivery::read::read(&profile).await.map_err(|problems| {
         problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
     })?;
@@ -324,19 +323,19 @@ proptest! {
         known in proptest::collection::vec((0..FIELDS.len(), "[a-m2-9.]{1,5}"), 0..5),
         version in 1..3,
     ) {
-        let mut command = "vllm serve acme/Tiny-8B".to_owned();
+        let mut command = vec!["vllm serve acme/Tiny-8B".to_owned()];
         let mut names = Vec::new();
         for (name, values, joined) in &flags {
             let values: Vec<String> = values.iter().map(|value| format!("'{}'", value.replace('{', "{{").replace('}', "}}"))).collect();
-            command.push_str(&format!(" {name}{}{}", if *joined && !values.is_empty() { "=" } else { " " }, values.join(" ")));
+            command.push(format!("{name}{}{}", if *joined && !values.is_empty() { "=" } else { " " }, values.join(" ")));
             names.push((name.clone(), String::new()));
         }
         for (index, value) in &known {
             let name = FIELDS[*index].0;
-            command.push_str(&format!(" {name} {value}"));
+            command.push(format!("{name} {value}"));
             names.push((name.to_owned(), value.clone()));
         }
-        let command = serde_json::to_string(&command).unwrap();
+        let command = serde_json::to_string(&command.join(" ")).unwrap();
         let recipe = format!("recipe_version: \"{version}\"\nmodel: acme/Tiny-8B\nruntime: vllm\ncontainer: acme/serve:1\ncommand: {command}\n");
         match import("x.yaml", &recipe, &wanted(), &Nothing) {
             Err(error) => {
@@ -375,5 +374,7 @@ async fn of_a_folder() {
         }
     }
     println!("{good} of {} import to profiles that plan; {lost} parts were not carried over", all.len());
-    bad.iter().for_each(|line| println!("  {line}"));
+    for line in bad {
+        println!("  {line}");
+    }
 }
