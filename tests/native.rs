@@ -58,7 +58,7 @@ impl Rank {
 
     #[track_caller]
     fn says(&self, text: &str) {
-        eventually(&format!("{text:?} in {:?}", self.log), || self.said().contains(text));
+        eventually(&format!("{text:?} in {}", self.log.display()), || self.said().contains(text));
     }
 
     /// The exit status; -1 where a signal ended the script itself.

@@ -125,7 +125,8 @@ impl Asked {
             state: argument(&engine.args, &["--mamba-ssm-cache-dtype", "--mamba-ssm-dtype"])
                 .and_then(Dtype::named)
                 .or(shape.state_dtype)
-                .unwrap_or(dtype),
+                // vLLM takes the model's type where nothing else is said, SGLang 32 bits.
+                .unwrap_or(if engine.kind == EngineKind::Vllm { dtype } else { Dtype::Float32 }),
             conv: dtype,
             prefix_caching: engine.prefix_caching != Some(false),
             draft_tokens: speculative.map_or(0, |speculative| u64::from(speculative.tokens)),

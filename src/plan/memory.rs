@@ -6,7 +6,7 @@
 use super::check::Finding;
 use crate::cluster::facts::NodeFacts;
 use crate::memory::{Asked, Budget, Verdict, gib, seen};
-use crate::model::{Mixer, Shape};
+use crate::model::{Mixer, Scheme, Shape};
 use crate::profile::{EngineKind, NodeName, Profile};
 use crate::release::Outcome;
 
@@ -72,7 +72,13 @@ fn is_sure(profile: &Profile, shape: &Shape) -> bool {
     let engine = &profile.engine;
     let offloads = engine.args.iter().any(|arg| arg.contains("offload"));
     let quantised_at_load = engine.quantization.is_some() && shape.quantization.is_none();
-    engine.memory_fraction.is_some() && engine.data_parallel == 1 && !offloads && !quantised_at_load
+    // How far experts of four bits are filled up depends on the kernel that the engine takes.
+    let filled_up = shape.quantization.as_ref().is_some_and(|it| it.scheme == Scheme::Mxfp4);
+    engine.memory_fraction.is_some()
+        && engine.data_parallel == 1
+        && !offloads
+        && !quantised_at_load
+        && !filled_up
 }
 
 /// vLLM refuses to start where less memory is free than it may take. What engines hold now is free by then, so this

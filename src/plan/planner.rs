@@ -272,6 +272,10 @@ fn model_folder<'a>(
         None
     };
     match &head.model {
+        None if head.gap("model").is_some() => error(
+            format!("`{path}` does not answer: its file system hangs"),
+            "look at it by hand: timeout 5 ls; a network file system's server may be gone",
+        ),
         None => error(format!("there is no folder `{path}`"), "correct `model.path`, or put the model there"),
         Some(model) if !model.dangling.is_empty() => error(
             format!("`{path}` has links that lead nowhere: {}", model.dangling.join(", ")),

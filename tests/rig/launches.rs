@@ -57,10 +57,9 @@ fn from_ray_to_a_native_launch_and_back() {
 
 #[test]
 fn a_native_launch_or_sglang_that_fails_is_restored() {
-    let _rig = Rig::clean();
-    Operator::with("rig-stub").deploy().ended(0);
     // What the engine does, what the user is told of it, and of its cause.
-    let cases: [(fn() -> Operator, &str, &str, &str); 8] = [
+    type Case = (fn() -> Operator, &'static str, &'static str, &'static str);
+    let cases: [Case; 8] = [
         (native, "crash-at=load", "ended", "model"),
         (native, "worker-crash", "ended", "memory"),
         (native, "worker-oom", "137", "killed"),
@@ -70,6 +69,8 @@ fn a_native_launch_or_sglang_that_fails_is_restored() {
         (sglang, "hang", "nothing has moved for", "the ranks never met"),
         (sglang, "wrong-answer", "the model answered", "cause:"),
     ];
+    let _rig = Rig::clean();
+    Operator::with("rig-stub").deploy().ended(0);
     for (engine, scenario, told, cause) in cases {
         let mut bad = engine();
         bad.edit("stall: 15s", "stall: 6s").set_env("STUB_SCENARIO", scenario);

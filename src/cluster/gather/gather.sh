@@ -285,7 +285,7 @@ ask_peers </dev/null | {
         { planning && ask_model; } </dev/null | {
           look_for_models "$@" </dev/null | {
             { checking && more_of_the_machine; } </dev/null | {
-              { machine && network && releases && kept; } </dev/null
+              { machine; network; releases; kept; } </dev/null
               cat
             }
             cat

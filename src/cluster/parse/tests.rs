@@ -402,6 +402,7 @@ fn what_is_wrong_is_said() {
     };
     check("", "the answer was cut off after `the beginning`");
     check(&RIG[..RIG.len() / 2], "the answer was cut off after `");
+    check(&RIG.replace("=== sparkctl releases ===", ""), "the answer lacks `releases`");
     check(
         &BARE.replace("[{\"ifindex\":1", "Option \"-j\" is unknown, try \"ip -help\".\n[{\"ifindex\":1"),
         "`ip -j addr` (package iproute2) gave no list of addresses",
