@@ -12,6 +12,7 @@ use desk::{Desk, operator};
 use sparkctl::cluster::facts::{ModelContent, NodeFacts, Peer, ShardIndex};
 use sparkctl::config;
 use sparkctl::delivery::Delivery;
+use sparkctl::fabric::Links;
 use sparkctl::memory::{Asked, Memory, Verdict, budget, gib, render};
 use sparkctl::model::tensors::Weights;
 use sparkctl::model::{Shape, parsers};
@@ -177,7 +178,7 @@ async fn each_can_be_planned() {
     for (name, model, nodes) in PROFILES {
         let profile = load(name);
         let facts = sparks(&profile, model).await;
-        match planner::deploy(&profile, &Delivery::default(), &facts, &operator()) {
+        match planner::deploy(&profile, &Delivery::default(), &facts, &Links::default(), &operator()) {
             Ok(planned) => {
                 let warnings: Vec<_> = planned.warnings.iter().map(ToString::to_string).collect();
                 assert_eq!(warnings, Vec::<String>::new(), "{name}");

@@ -71,6 +71,7 @@ fn what_is_pure_touches_nothing() {
         "memory",
         "engine",
         "plan",
+        "check",
         "diagnose",
         "delivery/mod.rs",
         "delivery/kept.rs",

@@ -1,6 +1,7 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
 mod change;
+mod check;
 mod config;
 mod fit;
 mod init;
@@ -58,6 +59,7 @@ enum Output {
 #[derive(Debug, Subcommand)]
 enum Command {
     Init(init::InitArgs),
+    Check(check::CheckArgs),
     Plan(plan::PlanArgs),
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
@@ -101,6 +103,7 @@ pub fn main() -> ExitCode {
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
         Command::Init(args) => init::run(args, global).await,
+        Command::Check(args) => check::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,

@@ -2,7 +2,8 @@
 
 use clap::Args;
 
-use super::{Global, Output, change, known, print, session};
+use super::{Global, Output, change, check, known, print, session};
+use crate::check::{Finding, Severity};
 use crate::config::Loaded;
 use crate::error::{CommandError, Exit};
 use crate::operation;
@@ -18,6 +19,8 @@ pub struct PlanArgs {
     /// Answers with exit status 10 where there is something to do.
     #[arg(long)]
     exit_code: bool,
+    #[command(flatten)]
+    checks: check::Skip,
 }
 
 /// `sparkctl plan`.
@@ -28,8 +31,10 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
     let hosts = session::connect_all(&profile, global).await?;
     let unreachable = |errors: Vec<_>| session::unreachable(&errors);
     let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
+    let links = operation::probe(&profile, &hosts, &facts, false).await;
+    let operator = change::operator(args.checks.skipped()?);
     operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
-    let planned = planner::deploy(&profile, &delivery, &facts, &change::operator()).map_err(|refused| {
+    let planned = planner::deploy(&profile, &delivery, &facts, &links, &operator).map_err(|refused| {
         let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");
         CommandError::new(Exit::Refused, lines).details(&refused.0)
     })?;
@@ -39,7 +44,9 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
             print(&format!("{}\n", json::document(content)));
         }
         Output::Text => {
-            for line in terminal::finding_lines(&planned.warnings, Some(&places)) {
+            let told = |finding: &Finding| finding.severity > Severity::Note || global.verbose > 0;
+            let told: Vec<_> = planned.warnings.into_iter().filter(told).collect();
+            for line in terminal::finding_lines(&told, Some(&places)) {
                 print(&format!("{line}\n"));
             }
             print(&render::text(&planned.plan, global.verbose > 0));

@@ -55,7 +55,7 @@ pub fn changed(profile: &Profile) -> Profile {
 }
 
 pub fn operator() -> Operator {
-    Operator { who: "ada@laptop".to_owned(), now: "2026-03-01T09:00:00Z".parse().unwrap() }
+    Operator { who: "ada@laptop".to_owned(), now: "2026-03-01T09:00:00Z".parse().unwrap(), skip: Vec::new() }
 }
 
 impl Desk {
@@ -135,8 +135,9 @@ impl Desk {
     /// The same, or why not.
     pub async fn planned(&self) -> Result<Planned, Refused> {
         let mut facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
+        let links = operation::probe(&self.profile, &self.hosts(), &facts, false).await;
         operation::compare(&self.profile, &self.delivery, &self.hosts(), &mut facts).await.unwrap();
-        planner::deploy(&self.profile, &self.delivery, &facts, &operator())
+        planner::deploy(&self.profile, &self.delivery, &facts, &links, &operator())
     }
 
     /// What answers at the profile's endpoint.

@@ -59,6 +59,7 @@ fn the_machine_of_a_spark() {
         groups: Some(["spark", "adm", "sudo", "docker"].map(str::to_owned).into()),
         sudo: Some(false),
         shell: Some("/bin/bash".to_owned()),
+        greeting: None,
         lingering: Some(false),
         memlock: Some(Limit::Bytes(15_941_888 * 1024)),
     };
