@@ -5,6 +5,7 @@
 //! killed anywhere and the next one continues or repairs.
 
 mod back;
+mod check;
 
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ use crate::plan::{Endpoint, Plan};
 use crate::profile::{Node, Profile};
 use crate::release::lock::{self, Lock, LockError};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber};
+
+pub use check::{Examined, check};
 
 /// How long one token may take where it is asked whether a release serves.
 const PROBE: Duration = Duration::from_secs(20);

@@ -21,9 +21,6 @@ mod select;
 mod ssh;
 mod table;
 
-#[cfg(test)]
-mod tests;
-
 use crate::cluster::facts::NodeFacts;
 use crate::container::ImageContent;
 use crate::fabric::Links;
@@ -37,7 +34,7 @@ pub use parity::{Row, table as parity_table};
 pub(crate) use select::without_skipped;
 pub use select::{Selection, UnknownCheck};
 pub use ssh::{refused, unasked};
-pub use table::{CHECKS, Check, of};
+pub use table::{CHECKS, Check, document, of};
 
 /// What is judged: the nodes of a profile that could be asked, in its order.
 pub(crate) struct Seen<'a> {

@@ -47,6 +47,43 @@ const fn vital(
     Check { id, topic, worst, vital: true, expected, why }
 }
 
+/// The table as a document: docs/checks.md.
+pub fn document() -> String {
+    let mut out = String::from(HEAD);
+    let mut topic = "";
+    for check in CHECKS {
+        if check.topic != topic {
+            topic = check.topic;
+            out.push_str(&format!(
+                "\n## {topic}\n\n| id | worst | what is expected | why it matters |\n|---|---|---|---|\n"
+            ));
+        }
+        let vital = if check.vital { ", cannot be skipped" } else { "" };
+        out.push_str(&format!(
+            "| `{}` | {}{vital} | {} | {} |\n",
+            check.id, check.worst, check.expected, check.why
+        ));
+    }
+    out
+}
+
+const HEAD: &str = "\
+# Checks
+
+What `sparkctl check PROFILE` looks at, and every `deploy` before it changes anything. All nodes are asked at once.
+
+- An **error** refuses a deploy; a **warning** may go badly; a **note** (shown by `-v`) works.
+- `--only ID` and `--skip ID` take an id or a topic, and may be repeated. `deploy --skip ID` passes over a check, and the
+  release's record names what was skipped. What cannot be skipped is what nothing can be deployed without.
+- `--measure` also measures how fast bytes go over the fabric. `--output json` has every finding with what was seen (`message`),
+  what was expected, what to do (`hint`) and why it matters, and the nodes side by side.
+- Exit status: 0 without an error, 3 with one, 7 where all that is wrong is that a node cannot be reached or lets nobody in. The
+  other nodes are examined all the same.
+- Where a fact cannot be had, nothing is claimed: without a GPU driver that is loaded, nothing is said about NVIDIA's toolkit.
+
+This file is made from the table in `src/check/table.rs`, and a test holds them equal: `UPDATE_DOCS=1 cargo test --test check`.
+";
+
 /// All checks, by topic.
 pub const CHECKS: &[Check] = &[
     vital(

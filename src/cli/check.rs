@@ -8,12 +8,9 @@ use super::change::{self, usage};
 use super::{Global, Output, known, print, session};
 use crate::check::{self, CHECKS, Finding, Selection, Severity};
 use crate::config::Loaded;
-use crate::delivery::Delivery;
 use crate::error::{CommandError, Exit, in_full};
-use crate::execute::Hosts;
 use crate::host::HostError;
-use crate::operation;
-use crate::plan::planner;
+use crate::operation::{self, Examined};
 use crate::profile::{NodeName, Profile};
 use crate::report::check::Report;
 use crate::report::json;
@@ -79,17 +76,18 @@ pub async fn run(args: CheckArgs, global: &Global) -> Result<Exit, CommandError>
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
     let (hosts, errors) = session::connect(&profile, global).await;
-    let report = examine(&profile, &delivery, &hosts, &errors, args.measure).await;
-    let report = Report { findings: wanted(report.findings, &selection), selection, ..report };
+    let operator = change::operator(Vec::new());
+    let Examined { facts, findings } =
+        operation::check(&profile, &delivery, &hosts, &operator, args.measure).await;
+    let refused = errors.iter().map(|(node, error)| refused(&profile, node, error));
+    let findings = refused.chain(findings).filter(|finding| selection.wants(finding.id)).collect();
+    let parity = check::parity_table(&profile, &facts);
+    let report = Report { profile, findings, parity, selection };
     match global.output {
         Output::Json => print(&format!("{}\n", json::document(report.json()))),
         Output::Text => print(&report.text(global.verbose > 0, Some(&places))),
     }
     Ok(exit(&report.findings))
-}
-
-fn wanted(findings: Vec<Finding>, selection: &Selection) -> Vec<Finding> {
-    findings.into_iter().filter(|finding| selection.wants(finding.id)).collect()
 }
 
 /// 3 with an error; 7 where all that is wrong is that nodes cannot be reached.
@@ -102,35 +100,6 @@ fn exit(findings: &[Finding]) -> Exit {
         _ if errors().all(of_connecting) => Exit::Unreachable,
         _ => Exit::Refused,
     }
-}
-
-/// Asks all nodes that there are hosts of, and judges; `errors` are of the others.
-async fn examine(
-    profile: &Profile,
-    delivery: &Delivery,
-    hosts: &Hosts,
-    errors: &[(NodeName, HostError)],
-    measure: bool,
-) -> Report {
-    let (mut facts, unasked) = operation::examine(profile, hosts).await;
-    let links = operation::probe(profile, hosts, &facts, measure).await;
-    let all =
-        facts.len() == profile.cluster.nodes.len() && facts.iter().all(|facts| facts.engine().is_some());
-    let mut findings: Vec<_> = errors.iter().map(|(node, error)| refused(profile, node, error)).collect();
-    findings.extend(unasked.iter().map(|error| check::unasked(error.node(), &in_full(error))));
-    // A deploy finds the same, and what only a plan can find: so the plan is made and thrown away.
-    let compared =
-        if all { operation::compare(profile, delivery, hosts, &mut facts).await.is_ok() } else { false };
-    findings.extend(if compared {
-        match planner::deploy(profile, delivery, &facts, &links, &change::operator(Vec::new())) {
-            Ok(planned) => planned.warnings,
-            Err(refused) => refused.0,
-        }
-    } else {
-        check::check(profile, &facts, &links)
-    });
-    let parity = check::parity_table(profile, &facts);
-    Report { profile: profile.clone(), findings, parity, selection: Selection::default() }
 }
 
 fn refused(profile: &Profile, node: &NodeName, error: &HostError) -> Finding {

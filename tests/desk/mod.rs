@@ -85,7 +85,17 @@ impl Desk {
         self.run_until(command, &cancel).await
     }
 
+    /// The same by another operator.
+    pub async fn run_as(&self, command: Command, operator: &Operator) -> Run {
+        let (_switch, cancel) = Cancel::new();
+        self.run_by(command, operator, &cancel).await
+    }
+
     pub async fn run_until(&self, command: Command, cancel: &Cancel) -> Run {
+        self.run_by(command, &operator(), cancel).await
+    }
+
+    async fn run_by(&self, command: Command, operator: &Operator, cancel: &Cancel) -> Run {
         let (events, mut receiver) = Events::channel();
         let reading = tokio::spawn(async move {
             let mut all = Vec::new();
@@ -94,11 +104,11 @@ impl Desk {
             }
             all
         });
-        let (hosts, operator) = (self.hosts(), operator());
+        let hosts = self.hosts();
         let operation = Operation {
             profile: &self.profile,
             hosts: &hosts,
-            operator: &operator,
+            operator,
             events: &events,
             cancel,
             reconnect: &hosts,

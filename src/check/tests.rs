@@ -1,1 +1,0 @@
-//! Checks on the facts of a healthy pair, and of that pair with one fault each.
