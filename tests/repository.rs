@@ -80,6 +80,7 @@ fn what_is_pure_touches_nothing() {
         "cluster/facts",
         "cluster/parse.rs",
         "cluster/parse",
+        "cluster/recorded.rs",
         "fabric/figures.rs",
         "fabric/judge.rs",
         "fabric/judge",

@@ -2,6 +2,7 @@
 
 mod change;
 mod config;
+mod facts;
 mod fit;
 mod import;
 mod init;
@@ -61,6 +62,8 @@ enum Output {
 enum Command {
     Init(init::InitArgs),
     Plan(plan::PlanArgs),
+    #[command(hide = true)]
+    Facts(facts::FactsArgs),
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
     Status(status::StatusArgs),
@@ -105,6 +108,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
         Command::Init(args) => init::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
+        Command::Facts(args) => facts::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
