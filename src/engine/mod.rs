@@ -18,7 +18,7 @@ use std::net::Ipv4Addr;
 use crate::container::{ImageContent, Mount, Rank};
 use crate::profile::{Engine as Settings, EngineKind, Launch, NodeName, Profile};
 
-pub use launch::GATHER_PORT;
+pub use launch::{GATHER_PORT, RANKS_FILE};
 pub use milestones::Milestone;
 
 /// The port of the Ray cluster's control store (GCS) on the head.
@@ -26,6 +26,9 @@ pub const RAY_PORT: u16 = 6379;
 
 /// The port on the head where the ranks of a native launch meet.
 pub const MASTER_PORT: u16 = 29_501;
+
+/// The port on the head where the engines of a model's copies meet, by a native launch of vLLM.
+const DATA_PARALLEL_PORT: u16 = 29_550;
 
 /// Where the model's folder is in the container, but for one in a Hub's cache.
 pub const MODEL_TARGET: &str = "/model";
@@ -180,11 +183,10 @@ pub fn ports(profile: &Profile, rank: usize) -> Vec<KnownPort> {
             vec![serve, head(RAY_PORT, "Ray", "end what listens there: Ray needs this port on the head")]
         }
         (0, _, Launch::Native) => {
-            vec![
-                serve,
-                head(MASTER_PORT, "native launch", meeting),
-                head(GATHER_PORT, "native launch", meeting),
-            ]
+            let copies = (profile.engine.data_parallel > 1).then_some(DATA_PARALLEL_PORT);
+            let numbers = [GATHER_PORT, MASTER_PORT].into_iter().chain(copies);
+            let meetings = numbers.map(|number| head(number, "native launch", meeting));
+            [serve].into_iter().chain(meetings).collect()
         }
         // Its workers have a server there, which serves nothing.
         (_, EngineKind::Sglang, _) => vec![serve],
