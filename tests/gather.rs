@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use sparkctl::cluster::facts::{Depth, InterfaceKind, Missing, ModelForm, Smi};
+use sparkctl::cluster::facts::{Depth, InterfaceKind, Missing, ModelForm, Safetensors, Smi};
 use sparkctl::cluster::gather::{Request, gather};
 use sparkctl::cluster::parse::{Seen, parse};
 use sparkctl::host::LocalHost;
@@ -85,7 +85,7 @@ async fn this_machine() {
             continue;
         }
         let content = facts.model.unwrap().content.unwrap();
-        assert!(content.safetensors.len() == 3 && content.safetensors.iter().all(|file| file.is_whole()));
+        assert!(content.safetensors.len() == 3 && content.safetensors.iter().all(Safetensors::is_whole));
         assert!(facts.model_disk.unwrap().free > 0);
         assert!(facts.tools.contains_key("python3"));
         if depth == Depth::Check {
@@ -258,9 +258,9 @@ fn models_in_the_usual_places() {
         (Some("Qwen3ForCausalLM"), Some("fp8"))
     );
     assert_eq!(cached.lacks, ["model-00002-of-00002.safetensors is a link that leads nowhere"]);
-    let noted = found("models--a--b");
+    let mentioned = found("models--a--b");
     assert_eq!(
-        (noted.form, noted.repo.as_deref(), noted.complete),
+        (mentioned.form, mentioned.repo.as_deref(), mentioned.complete),
         (ModelForm::HubNotes, Some("a/b"), false)
     );
     let whole = found("deep/er/plain");
