@@ -22,6 +22,7 @@ pub mod event;
 pub mod execute;
 pub mod fabric;
 pub mod host;
+pub mod import;
 pub mod init;
 pub mod memory;
 pub mod model;

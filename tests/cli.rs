@@ -28,8 +28,10 @@ fn run(state: &std::path::Path, args: &[&str]) -> Said {
 #[test]
 fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
-    let commands =
-        ["plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "config", "schema"];
+    let commands = [
+        "init", "plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "import",
+        "config", "schema", "facts",
+    ];
     for command in commands {
         let said = run(state.path(), &[command, "--help"]);
         assert_eq!(said.code, Some(0), "{command}");
@@ -206,13 +208,20 @@ fn what_cannot_be_read_here_is_told_first() {
         engine,
         "\nfiles: [{ source: chat.jinja, target: /sparkctl/chat.jinja }]\n",
     );
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    let place = |key: &str, column: usize| {
+        let line = text.lines().position(|line| line.starts_with(key)).expect("it is there");
+        format!("profile.yaml:{}:{column}\n", line + 1)
+    };
     for command in ["plan", "deploy"] {
         let said = run(folder.path(), &[command, &file]);
         assert_eq!(said.code, Some(2), "{}", said.stderr);
         let told = format!("there is no file `{}/chat.jinja`", folder.path().display());
         assert!(said.stderr.contains(&told), "{}", said.stderr);
-        for told in ["profile.yaml:30:19", "profile.yaml:23:", "ended with 4: no agent", "/token`"] {
-            assert!(said.stderr.contains(told), "{told}: {}", said.stderr);
+        for told in
+            [place("files:", 19), place("  env:", 13), "ended with 4: no agent".into(), "/token`".into()]
+        {
+            assert!(said.stderr.contains(&told), "{told}: {}", said.stderr);
         }
         assert!(!said.stderr.contains("nowhere"), "a node was asked: {}", said.stderr);
     }
@@ -244,4 +253,135 @@ fn a_secret_is_not_kept_on_this_machine() {
         }
     }
     assert!(kept > 0, "nothing was kept at all");
+}
+
+#[test]
+fn a_recipe_becomes_a_file() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/recipes/v1/4x/four-nodes-mods.yaml");
+    let file = state.path().join("made.yaml").display().to_string();
+    let like = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml");
+
+    // To standard output, and what was lost to standard error.
+    let said = run(state.path(), &["import", recipe]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stdout.contains("host: \"${SPARK4_HOST}\""), "{}", said.stdout);
+    assert!(
+        said.stderr.contains("not carried over:") && said.stderr.contains("line 12: `mods: mods/not-here`")
+    );
+
+    // The cluster of another profile has to have as many nodes.
+    let said = run(state.path(), &["import", recipe, "--cluster", like]);
+    assert_eq!(said.code, Some(2), "{}", said.stdout);
+    assert!(said.stderr.contains("needs 4 nodes, and the cluster has 2"), "{}", said.stderr);
+
+    let two = recipe.replace("4x/four-nodes-mods", "two-nodes-ray");
+    let said = run(state.path(), &["import", &two, "--cluster", like, "-o", &file, "--name", "mine"]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), ""), "{}", said.stderr);
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert!(text.contains("host: \"10.1.230.180\"") && text.contains("name: mine"), "{text}");
+    assert!(text.contains("path: /home/aurora/models/Large-120B-FP8"), "{text}");
+    let said = run(state.path(), &["config", &file]);
+    assert_eq!(said.code, Some(0), "the file is a profile: {}", said.stderr);
+
+    // Never over what is there.
+    let said = run(state.path(), &["import", &two, "-o", &file]);
+    assert!(said.code == Some(3) && said.stderr.contains("is there already"), "{}", said.stderr);
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), text);
+    let said = run(state.path(), &["import", &two, "-o", &file, "--force", "--models", "/srv/models", "-q"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    assert!(
+        std::fs::read_to_string(&file).expect("it is there").contains("path: /srv/models/Large-120B-FP8")
+    );
+}
+
+#[test]
+fn an_import_is_a_document_for_programs() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let recipe = |name: &str| format!("{}/tests/data/recipes/{name}", env!("CARGO_MANIFEST_DIR"));
+    let said = run(state.path(), &["import", "--output", "json", &recipe("v1/refused-args.yaml")]);
+    let document: Value = serde_json::from_str(&said.stdout).expect("a document");
+    assert_eq!(document["profile"]["engine"]["tensor_parallel"], 2, "{document:#}");
+    assert_eq!(document["report"]["not_carried"][0]["what"], "--api-key");
+    assert_eq!(document["report"]["not_carried"][0]["line"], 9);
+
+    let said = run(state.path(), &["import", &recipe("none/llama.yaml")]);
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    assert!(said.stderr.contains("none/llama.yaml:3: the recipe's engine is `llama-cpp`"), "{}", said.stderr);
+}
+
+#[test]
+fn init_without_a_host_offers_those_of_the_ssh_configuration() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let config = folder.path().join("ssh_config");
+    std::fs::write(&config, "Host spark1 spark2\nHost *.lan\nHost github.com\n  User git\n")
+        .expect("it is written");
+    let said = run(folder.path(), &["--ssh-config", &config.display().to_string(), "init"]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("sparkctl init HOST"), "{}", said.stderr);
+    assert!(said.stderr.contains("your ssh configuration has: spark1, spark2\n"), "{}", said.stderr);
+}
+
+#[test]
+fn init_takes_each_machine_once_and_one_user() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let cases: &[(&[&str], &str)] = &[
+        (&["a", "a"], "`a` is named twice"),
+        (&["local", "localhost"], "`local` is named twice"),
+        (&["ada@a", "bob@b"], "one user for all nodes"),
+        (&["ada@a", "b"], "one user for all nodes"),
+        (&["a", "--fabric", "10.0.0.0/99"], "is not a subnet"),
+        (&["a", "--name", "No Name"], "is not a deployment name"),
+        (&["local", "--image", "no image"], "is not an image reference"),
+    ];
+    for (args, told) in cases {
+        let said = run(folder.path(), &[&["init"], *args].concat());
+        assert_eq!(said.code, Some(2), "{args:?}: {}", said.stderr);
+        assert!(said.stderr.contains(told), "{args:?}: {}", said.stderr);
+    }
+}
+
+/// On this machine, whatever it is: a profile is written, and never over another file.
+#[test]
+fn init_of_this_machine() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("mine.yaml");
+    let name = file.display().to_string();
+    let model = "/srv/models/Mine";
+    let args = ["init", "local", "--model", model, "--image", "a/vllm:1", "-o", &name];
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(0), "{}{}", said.stdout, said.stderr);
+    for told in [
+        "(local)",
+        "memory",
+        "a single node needs no fabric",
+        "wrote ",
+        "put the model into /srv/models/Mine",
+    ] {
+        assert!(said.stdout.contains(told), "{told}: {}", said.stdout);
+    }
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert!(text.starts_with("# yaml-language-server: $schema=sparkctl.schema.json\n"), "{text}");
+    assert!(text.contains("host: local") && text.contains(model), "{text}");
+    let schema = std::fs::read_to_string(folder.path().join("sparkctl.schema.json")).expect("it was written");
+    assert_eq!(serde_json::from_str::<Value>(&schema).expect("a document")["title"], "sparkctl profile");
+    // It is a profile, and the same to every command.
+    let said = run(folder.path(), &["config", &name]);
+    assert!(said.code == Some(0) && said.stdout.contains(model), "{}{}", said.stdout, said.stderr);
+
+    std::fs::write(&file, "mine").expect("it is written");
+    let said = run(folder.path(), &args);
+    assert_eq!(said.code, Some(3));
+    assert!(said.stderr.contains("is there already") && said.stderr.contains("--force"), "{}", said.stderr);
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "mine");
+    let forced =
+        [&["--output", "json"][..], &args, &["--force", "--schema", "https://example.org/s.json"]].concat();
+    let said = run(folder.path(), &forced);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    assert!(text.starts_with("# yaml-language-server: $schema=https://example.org/s.json\n"), "{text}");
+    let document: Value = serde_json::from_str(&said.stdout).expect("one document");
+    assert_eq!((&document["format"], &document["file"]), (&Value::from(1), &Value::from(name)));
+    assert_eq!(document["nodes"][0]["host"], "local", "{document:#}");
+    assert_eq!(document["profile"]["profile"]["model"]["path"], model, "{document:#}");
 }

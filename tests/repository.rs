@@ -81,13 +81,26 @@ fn what_is_pure_touches_nothing() {
         "cluster/facts",
         "cluster/parse.rs",
         "cluster/parse",
+        "cluster/recorded.rs",
         "fabric/figures.rs",
         "fabric/judge.rs",
         "fabric/judge",
         "fabric/links.rs",
         "fabric/rails.rs",
         "host/command.rs",
+        "import",
+        "init/draft.rs",
+        "init/engines.rs",
+        "init/fabric",
+        "init/fabric.rs",
+        "init/pick.rs",
+        "init/render.rs",
+        "init/settings.rs",
+        "init/survey.rs",
+        "init/write.rs",
     ];
+    // The one part of something pure that reads.
+    const READS: &[&str] = &["import/folder.rs"];
     const TOUCHES: &[&str] = &[
         "tokio",
         "std::fs",
@@ -102,7 +115,11 @@ fn what_is_pure_touches_nothing() {
         "crate::execute",
         "crate::operation",
     ];
-    for (name, code) in PURE.iter().flat_map(|below| sources(below)).filter(|(name, _)| !is_test(name)) {
+    for (name, code) in PURE
+        .iter()
+        .flat_map(|below| sources(below))
+        .filter(|(name, _)| !is_test(name) && !READS.contains(&name.as_str()))
+    {
         for path in TOUCHES {
             assert!(!names(&code, path), "src/{name} is pure and names `{path}`");
         }
@@ -118,6 +135,7 @@ fn each_crate_has_one_door() {
         ("indicatif", &["report/terminal.rs"]),
         ("saphyr_parser", &["config/reader.rs", "config/syntax.rs"]),
         ("clap", &["cli/"]),
+        ("glob", &["cli/ssh_hosts.rs"]),
     ];
     for (name, code) in sources("") {
         for (library, through) in doors {
@@ -146,6 +164,8 @@ fn only_the_cli_ends_the_program_or_reads_its_arguments_and_environment() {
         let allowed = name.starts_with("cli/") || name == "main.rs";
         assert!(allowed || !names(&code, "process::exit"), "src/{name} ends the program");
         assert!(allowed || !names(&code, "env::args"), "src/{name} reads the arguments");
+        // Secrets are fetched from there, and nothing else.
+        let allowed = allowed || name == "delivery/read.rs" || is_test(&name);
         assert!(allowed || !names(&code, "env::var"), "src/{name} reads the environment");
     }
 }

@@ -88,7 +88,7 @@ class Rig:
         self._folder = tempfile.TemporaryDirectory()
         self.folder = Path(self._folder.name)
         self.settings = {"STUB_LOAD_SECONDS": "0.1", **settings}
-        self.port, self.ray_port = free_port(), free_port()
+        self.port, self.ray_port, self.master_port = free_port(), free_port(), free_port()
         self.commands: list[Command] = []
         self.model = self.folder / "model"
         self.model.mkdir()
@@ -98,9 +98,10 @@ class Rig:
             (self.model / f"model-{shard}.safetensors").write_bytes(b"x")
 
     def env(self, node: str, **more: str) -> dict[str, str]:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("STUB_", "VLLM_", "RAY_"))}
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("STUB_", "VLLM_", "SGLANG_", "RAY_"))}
         return {**inherited, "PYTHONPATH": str(HERE), "PATH": f"{HERE / 'bin'}:{os.environ['PATH']}",
                 "PYTHONDONTWRITEBYTECODE": "1", "RAY_TMPDIR": str(self.folder / node), "VLLM_HOST_IP": node,
+                "SGLANG_HOST_IP": node,
                 **self.settings, **more}
 
     def start(self, *args: str, node: str = HEAD, **env: str) -> Command:
@@ -119,7 +120,7 @@ class Rig:
 
     def serve(self, *flags: str, **env: str) -> Command:
         return self.start("vllm", "serve", str(self.model), "--served-model-name", "tiny", "--max-model-len", "1024",
-                          "--host", HEAD, "--port", str(self.port), "--unknown-flag", "0.5", *flags, **env)
+                          "--host", HEAD, "--port", str(self.port), "--gpu-memory-utilization", "0.5", *flags, **env)
 
     def serve_pair(self, *flags: str, **worker_env: str) -> tuple[Command, Command]:
         """The server over two nodes, and the worker."""
@@ -127,6 +128,24 @@ class Rig:
             raise AssertionError(f"ray start ended with {code}")
         worker = self.ray_worker(**worker_env)
         return self.serve("--tensor-parallel-size", "2", "--distributed-executor-backend", "ray", *flags), worker
+
+    def native_pair(self, *flags: str, **worker_env: str) -> tuple[Command, Command]:
+        """vLLM by its own launch: the head, and the worker."""
+        spread = ("--tensor-parallel-size", "2", "--distributed-executor-backend", "mp", "--nnodes", "2",
+                  "--master-addr", HEAD, "--master-port", str(self.master_port))
+        worker = self.start("vllm", "serve", str(self.model), *spread, "--node-rank", "1", "--headless", node=WORKER,
+                            **worker_env)
+        return self.serve(*spread, "--node-rank", "0", *flags), worker
+
+    def sglang(self, *flags: str, node: str = HEAD, **env: str) -> Command:
+        return self.start(sys.executable, "-m", "sglang.launch_server", "--model-path", str(self.model),
+                          "--served-model-name", "tiny", "--host", node, "--port", str(self.port), *flags, node=node,
+                          **env)
+
+    def sglang_pair(self, *flags: str, **worker_env: str) -> tuple[Command, Command]:
+        spread = ("--tp-size", "2", "--nnodes", "2", "--dist-init-addr", f"{HEAD}:{self.master_port}", *flags)
+        worker = self.sglang(*spread, "--node-rank", "1", node=WORKER, **worker_env)
+        return self.sglang(*spread, "--node-rank", "0"), worker
 
     def ready(self) -> "Rig":
         self.commands[-1].wait_for("Application startup complete")
@@ -457,9 +476,138 @@ class Deaths(StubTest):
         self.assertIn("Some Ray subprocesses exited unexpectedly", worker.output)
 
 
+class Native(StubTest):
+    def test_ready(self) -> None:
+        rig = self.rig()
+        server, worker = rig.native_pair(*PARSERS)
+        server.wait_for("Application startup complete")
+        for pattern in (r"DP group leader: node_rank=0, .*master_addr=127\.0\.0\.1, mq_connect_ip=127\.0\.0\.1",
+                        r"rank 0 in world size 2 is assigned as"):
+            self.assertRegex(server.output, pattern)
+        for pattern in (r"headless multiproc executor, with head node address 127\.0\.0\.1:\d+",
+                        r"world_size=2 rank=1 local_rank=0 distributed_init_method=tcp://127\.0\.0\.1:\d+",
+                        r"rank 1 in world size 2 is assigned as", r"Starting to load model"):
+            self.assertRegex(worker.output, pattern)
+        self.assertNotIn("APIServer", worker.output)
+        self.assertEqual(rig.chat("What is the capital of France?")[1]["choices"][0]["message"]["content"], "\n\nParis")
+
+    def test_address_out_of_reach(self) -> None:
+        """One that this machine does not have is an error, one that nobody answers at a silent hang."""
+        rig = self.rig()
+        server, worker = rig.native_pair(VLLM_HOST_IP="203.0.113.7")
+        self.assertEqual(worker.wait(), 1)
+        self.assertIn("Cannot assign requested address", worker.output)
+        time.sleep(0.5)
+        self.assertIsNone(server.process.poll())
+        hung = self.rig(STUB_SCENARIO="hang")
+        server, worker = hung.native_pair()
+        for command in (server, worker):
+            command.wait_for("Custom allreduce is disabled because")
+        time.sleep(0.5)
+        for command in (server, worker):
+            self.assertNotIn("in world size", command.output)
+            self.assertIsNone(command.process.poll())
+
+    def test_a_dead_worker_is_noticed_by_the_next_request(self) -> None:
+        rig = self.rig()
+        server, worker = rig.native_pair()
+        server.wait_for("Application startup complete")
+        worker.process.kill()
+        time.sleep(1)
+        self.assertEqual(rig.open("/health")[0], 200)
+        self.assertEqual(rig.chat("Hello!")[0], 500)
+        self.assertEqual(server.wait(), 1)
+        self.assertIn("EngineCore encountered an issue", server.output)
+
+    def test_a_lost_head_is_not_noticed(self) -> None:
+        rig = self.rig()
+        server, worker = rig.native_pair()
+        server.wait_for("Application startup complete")
+        server.process.kill()
+        time.sleep(1)
+        self.assertIsNone(worker.process.poll())
+        worker.process.terminate()
+        worker.wait()
+
+    def test_refused(self) -> None:
+        rig = self.rig()
+        for flags, error in (
+            (("--tensor-paralel-size", "2"), "unrecognized arguments: --tensor-paralel-size 2"),
+            (("--speculative-config", "{"), "argument --speculative-config"),
+        ):
+            command = rig.serve(*flags)
+            self.assertEqual(command.wait(), 2)
+            self.assertIn(error, command.output)
+        mixed = rig.serve("--nnodes", "2", "--distributed-executor-backend", "ray")
+        self.assertEqual(mixed.wait(), 1)
+        self.assertIn("nnodes > 1 can only be set when distributed executor backend is mp", mixed.output)
+        with socket.socket() as taken:
+            taken.bind(("0.0.0.0", rig.master_port))
+            taken.listen()
+            busy, _ = rig.native_pair()
+            self.assertEqual(busy.wait(), 1)
+        self.assertIn("EADDRINUSE", busy.output)
+
+
+class Sglang(StubTest):
+    def test_ready(self) -> None:
+        rig = self.rig()
+        server, worker = rig.sglang_pair("--reasoning-parser", "qwen3", "--tool-call-parser", "qwen", "--enable-metrics")
+        server.wait_for("The server is fired up and ready to roll!")
+        for command, rank in ((server, 0), (worker, 1)):
+            for pattern in ("Init torch distributed begin", r"Init torch distributed ends\. elapsed=",
+                            r"Load weight begin\. avail mem=", r"Load weight end\.", r"KV Cache is allocated\. #tokens: \d+"):
+                self.assertRegex(command.output, rf"\[\S+ \S+ TP{rank}\] {pattern}")
+        message = rig.chat("What is the capital of France?")[1]["choices"][0]["message"]
+        self.assertEqual((message["content"], message["reasoning_content"]),
+                         ("\n\nParis", "\nThe capital of France is Paris.\n"))
+        reply = rig.chat("What is the weather in Paris?", tools=[WEATHER_TOOL])[1]["choices"][0]
+        self.assertEqual(reply["finish_reason"], "tool_calls")
+        self.assertIn("sglang:num_running_reqs", rig.open("/metrics")[1])
+        self.assertEqual(json.loads(rig.open("/v1/models")[1])["data"][0]["max_model_len"], 4096)
+        # The worker's server says that all is well, whatever happens, and the worker does not end when told to.
+        server.process.kill()
+        with urllib.request.urlopen(f"http://{WORKER}:{rig.port}/health", timeout=8) as answer:
+            self.assertEqual(answer.status, 200)
+        worker.process.terminate()
+        with self.assertRaises(subprocess.TimeoutExpired):
+            worker.process.wait(0.5)
+
+    def test_failures(self) -> None:
+        expected = {"config": "is greater than the derived context_length", "rendezvous": "Unable to find address for",
+                    "load": "Cannot find any model weights", "kv": "Not enough memory. Please try to increase",
+                    "graphs": "Capture cuda graph failed"}
+        running = {milestone: self.rig().sglang(STUB_SCENARIO=f"crash-at={milestone}") for milestone in expected}
+        for milestone, command in running.items():
+            with self.subTest(milestone):
+                self.assertEqual(command.wait(), -signal.SIGKILL)
+                self.assertIn(expected[milestone], command.output)
+                self.assertIn("Received sigquit from a child process", command.output)
+
+    def test_refused(self) -> None:
+        for flags, code, error in (
+            (("--contxt", "4"), 2, "unrecognized arguments: --contxt 4"),
+            (("--kv-cache-dtype", "fp8"), 2, "invalid choice: 'fp8'"),
+            (("--tp", "1", "--nnodes", "2", "--dist-init-addr", "x:1"), 1, "divisible by number of nodes"),
+        ):
+            command = self.rig().sglang(*flags)
+            self.assertEqual(command.wait(), code)
+            self.assertIn(error, command.output)
+
+    def test_requests_wait_for_a_dead_worker(self) -> None:
+        rig = self.rig()
+        server, worker = rig.sglang_pair()
+        server.wait_for("The server is fired up and ready to roll!")
+        worker.process.kill()
+        with self.assertRaises(TimeoutError):
+            rig.open("/v1/completions", {"model": "tiny", "prompt": "Hi"}, timeout=1)
+        self.assertIsNone(server.process.poll())
+
+
 def main() -> int:
     """Run the classes side by side: most of a test's time is spent waiting."""
-    suites = [unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in (Ready, Settings, Starts, Deaths)]
+    suites = [unittest.defaultTestLoader.loadTestsFromTestCase(case) for case in (
+        Ready, Settings, Starts, Deaths, Native, Sglang)]
     with ThreadPoolExecutor() as pool:
         results = list(pool.map(lambda suite: unittest.TextTestRunner().run(suite), suites))
     return 0 if all(result.wasSuccessful() for result in results) else 1

@@ -25,6 +25,10 @@ pub(super) fn needed(seen: &Seen, findings: &mut Vec<Finding>) {
 /// Why the head's folder is no model.
 fn absent(path: &str, head: &NodeFacts) -> Option<Finding> {
     let (message, hint) = match &head.model {
+        None if head.gap("model").is_some() => (
+            format!("`{path}` does not answer: its file system hangs"),
+            "look at it by hand: timeout 5 ls; a network file system's server may be gone".to_owned(),
+        ),
         None => (
             format!("there is no folder `{path}`"),
             "correct `model.path`, or put the model there".to_owned(),
@@ -35,7 +39,7 @@ fn absent(path: &str, head: &NodeFacts) -> Option<Finding> {
         ),
         Some(model) if !model.outside.is_empty() => (
             format!(
-                "`{path}` has {} links to files outside of it, as a hub's cache has, and its container would not have those: {}",
+                "`{path}` has {} links to files outside of it, and its container would not have those: {}",
                 model.outside.len(),
                 model.outside[0]
             ),
@@ -56,6 +60,9 @@ pub(super) fn check(seen: &Seen, findings: &mut Vec<Finding>) {
     tokenizer(head.facts, model, findings);
     for member in &seen.nodes {
         let Some(folder) = &member.facts.model else { continue };
+        if member.rank > 0 {
+            differs(member.facts, folder, head.facts, model, findings);
+        }
         let Some(content) = &folder.content else { continue };
         // What differs from the head's is copied anew, so only the head's files have to be whole.
         if member.rank == 0 {
@@ -64,9 +71,6 @@ pub(super) fn check(seen: &Seen, findings: &mut Vec<Finding>) {
         }
         incomplete(member.facts, content, findings);
         owner(member.facts, content, member.rank > 0 && !has_all(folder, model), findings);
-        if member.rank > 0 {
-            differs(member.facts, folder, head.facts, model, findings);
-        }
     }
 }
 

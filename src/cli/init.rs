@@ -1,6 +1,5 @@
 //! `init`: looks at the nodes and writes a profile. Changes nothing on them.
 
-use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use super::change::usage;
+use super::new_file::{SCHEMA, put, put_schema, refuse_to_overwrite};
 use super::{Global, Output, print, session, ssh_hosts};
 use crate::cluster::facts::NodeFacts;
 use crate::config;
@@ -22,9 +22,6 @@ use crate::init::survey::{NodeSurvey, survey};
 use crate::init::{look, pick, render, write};
 use crate::profile::DeploymentName;
 use crate::report::json;
-
-/// The file with the schema, beside a profile.
-const SCHEMA: &str = "sparkctl.schema.json";
 
 /// Looks at the nodes and writes a profile: fabric addresses, model, image, engine settings. Changes nothing on them.
 #[derive(Debug, Args)]
@@ -119,7 +116,7 @@ pub async fn run(args: InitArgs, global: &Global) -> Result<Exit, CommandError> 
         config::parse(&file.display().to_string(), &text)
             .map_err(|error| CommandError::new(Exit::Usage, error.to_string()).details(&error.problems()))?;
     }
-    put_file(&file, &text, args.force)?;
+    put(&file, &text, args.force)?;
     let beside = if args.schema.is_none() { put_schema(&file)? } else { None };
     screen.done(&draft, &file, beside.as_deref());
     Ok(Exit::Done)
@@ -238,35 +235,35 @@ async fn look_at(
         }
     }
     let mut machines = Machines { hosts: Vec::new(), facts: Vec::new(), surveys: Vec::new() };
-    let mut named = Vec::new();
+    let mut addressed_as = Vec::new();
     let results = look::machines(&hosts, &args.models).await;
     for ((host, address), result) in hosts.into_iter().zip(addresses).zip(results) {
         match result {
             Ok(facts) => {
-                named.push((address, facts.system.hostname.clone()));
+                addressed_as.push((address, facts.system.hostname.clone()));
                 machines.hosts.push(host);
                 machines.facts.push(facts);
             }
             Err(error) => errors.push(error),
         }
     }
-    for (facts, name) in machines.facts.iter_mut().zip(node_names(&named)) {
+    for (facts, name) in machines.facts.iter_mut().zip(node_names(&addressed_as)) {
         facts.node = name;
     }
-    one_machine_once(&machines.facts, &named)?;
+    one_machine_once(&machines.facts, &addressed_as)?;
     machines.surveys =
-        machines.facts.iter().zip(&named).map(|(facts, (host, _))| survey(facts, host)).collect();
+        machines.facts.iter().zip(&addressed_as).map(|(facts, (host, _))| survey(facts, host)).collect();
     Ok((machines, errors))
 }
 
 /// Two names of one machine are a mistake.
-fn one_machine_once(facts: &[NodeFacts], named: &[(String, String)]) -> Result<(), CommandError> {
+fn one_machine_once(facts: &[NodeFacts], addressed_as: &[(String, String)]) -> Result<(), CommandError> {
     for (index, one) in facts.iter().enumerate() {
         let same = |other: &NodeFacts| {
             other.system.boot_id == one.system.boot_id && other.system.hostname == one.system.hostname
         };
         if let Some(other) = facts[..index].iter().position(same) {
-            let (one, other) = (&named[index].0, &named[other].0);
+            let (one, other) = (&addressed_as[index].0, &addressed_as[other].0);
             return Err(
                 usage(&format!("`{other}` and `{one}` are the same machine")).hint("name each node once")
             );
@@ -386,52 +383,4 @@ fn question_and_answer(question: &str, rows: &[String], how: &str) -> Result<Vec
         word.parse::<usize>().ok().and_then(|number| number.checked_sub(1)).unwrap_or(usize::MAX)
     };
     Ok(line.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty()).map(number).collect())
-}
-
-fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), CommandError> {
-    if force || fs::symlink_metadata(file).is_err() {
-        return Ok(());
-    }
-    let message = format!("error: {} is there already, and nothing was written", file.display());
-    Err(CommandError::new(Exit::Refused, message)
-        .hint("name another file by -o FILE, or write over it by --force"))
-}
-
-/// Writes the whole file or nothing.
-fn put_file(file: &Path, text: &str, force: bool) -> Result<(), CommandError> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let write = || -> io::Result<tempfile::NamedTempFile> {
-        let mut temporary = tempfile::Builder::new().permissions(readable()).tempfile_in(folder)?;
-        temporary.write_all(text.as_bytes())?;
-        Ok(temporary)
-    };
-    let failed = |error: &dyn std::fmt::Display| {
-        CommandError::new(Exit::Refused, format!("error: cannot write {}: {error}", file.display()))
-    };
-    let temporary = write().map_err(|error| failed(&error))?;
-    if force {
-        temporary.persist(file).map_err(|error| failed(&error.error))?;
-        return Ok(());
-    }
-    match temporary.persist_noclobber(file) {
-        Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => refuse_to_overwrite(file, false),
-        Err(error) => Err(failed(&error.error)),
-    }
-}
-
-/// A profile has no secrets: others may read it, as far as the umask lets them.
-fn readable() -> fs::Permissions {
-    use std::os::unix::fs::PermissionsExt;
-    fs::Permissions::from_mode(0o666)
-}
-
-/// The schema beside the profile, for editors, unless one is there; its name, where it was written.
-fn put_schema(profile: &Path) -> Result<Option<String>, CommandError> {
-    let file = profile.with_file_name(SCHEMA);
-    if fs::symlink_metadata(&file).is_ok() {
-        return Ok(None);
-    }
-    put_file(&file, &format!("{:#}\n", config::schema()), false)?;
-    Ok(Some(file.display().to_string()))
 }

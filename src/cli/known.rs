@@ -118,7 +118,8 @@ pub fn load(args: &ProfileArgs) -> Result<Loaded, CommandError> {
     read_file(&args.profile, &args.set)
 }
 
-fn read_file(file: &Path, set: &[String]) -> Result<Loaded, CommandError> {
+/// Reads a profile's file likewise.
+pub fn read_file(file: &Path, set: &[String]) -> Result<Loaded, CommandError> {
     let given = Given { set, environment: &|name| std::env::var(name).ok() };
     config::load(file, &given).map_err(|error| wrong(&error))
 }

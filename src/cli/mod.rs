@@ -3,10 +3,13 @@
 mod change;
 mod check;
 mod config;
+mod facts;
 mod fit;
+mod import;
 mod init;
 mod known;
 mod logs;
+mod new_file;
 mod plan;
 mod releases;
 mod schema;
@@ -61,6 +64,8 @@ enum Command {
     Init(init::InitArgs),
     Check(check::CheckArgs),
     Plan(plan::PlanArgs),
+    #[command(hide = true)]
+    Facts(facts::FactsArgs),
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
     Status(status::StatusArgs),
@@ -68,6 +73,7 @@ enum Command {
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
     Logs(logs::LogsArgs),
+    Import(import::ImportArgs),
     Config(config::ConfigArgs),
     Schema(schema::SchemaArgs),
 }
@@ -105,6 +111,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Init(args) => init::run(args, global).await,
         Command::Check(args) => check::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
+        Command::Facts(args) => facts::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
@@ -112,6 +119,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
+        Command::Import(args) => import::run(args, global),
         Command::Config(args) => config::run(&args, global),
         Command::Schema(args) => Ok(schema::run(&args)),
     }

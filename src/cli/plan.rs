@@ -1,13 +1,20 @@
 //! `plan`: what `deploy` would do. Changes nothing.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 
 use super::{Global, Output, change, check, known, print, session};
 use crate::check::{Finding, Severity};
+use crate::cluster::facts::NodeFacts;
+use crate::cluster::recorded;
 use crate::config::Loaded;
 use crate::error::{CommandError, Exit};
+use crate::fabric::Links;
 use crate::operation;
 use crate::plan::{planner, render};
+use crate::profile::Profile;
 use crate::report::{json, terminal};
 
 /// What `deploy` would do: steps per node, bytes to move, what differs. Changes nothing.
@@ -21,6 +28,9 @@ pub struct PlanArgs {
     exit_code: bool,
     #[command(flatten)]
     checks: check::Skip,
+    /// Plans against recorded facts, as `sparkctl facts` prints them, and connects to nothing.
+    #[arg(long, value_name = "FILE")]
+    facts: Option<PathBuf>,
 }
 
 /// `sparkctl plan`.
@@ -28,12 +38,17 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
     let loaded = known::load(&args.profile)?;
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
-    let hosts = session::connect_all(&profile, global).await?;
-    let unreachable = |errors: Vec<_>| session::unreachable(&errors);
-    let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
-    let links = operation::probe(&profile, &hosts, &facts, false).await;
     let operator = change::operator(args.checks.skipped()?);
-    operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
+    let (facts, links) = if let Some(file) = &args.facts {
+        (read_facts(file, &profile)?, Links::default())
+    } else {
+        let hosts = session::connect_all(&profile, global).await?;
+        let unreachable = |errors: Vec<_>| session::unreachable(&errors);
+        let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
+        operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
+        let links = operation::probe(&profile, &hosts, &facts, false).await;
+        (facts, links)
+    };
     let planned = planner::deploy(&profile, &delivery, &facts, &links, &operator).map_err(|refused| {
         let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");
         CommandError::new(Exit::Refused, lines).details(&refused.0)
@@ -53,4 +68,17 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
         }
     }
     Ok(if args.exit_code && !planned.plan.is_empty() { Exit::Pending } else { Exit::Done })
+}
+
+/// Recorded facts, as if they had just been seen on the profile's nodes.
+fn read_facts(file: &Path, profile: &Profile) -> Result<Vec<NodeFacts>, CommandError> {
+    let wrong = |why: String| {
+        let message = format!("error: cannot plan against {}: {why}", file.display());
+        CommandError::new(Exit::Usage, message).hint("record facts by `sparkctl facts PROFILE > FILE`")
+    };
+    let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let nodes: Vec<_> = profile.cluster.nodes.iter().map(|node| node.name.clone()).collect();
+    let facts = recorded::read(&text, &nodes).map_err(wrong)?;
+    let with_docker = facts.into_iter().map(operation::with_docker);
+    with_docker.collect::<Result<_, _>>().map_err(|error| session::unreachable(&[error]))
 }

@@ -68,7 +68,7 @@ fn line_words(line: &str) -> Option<(String, Vec<String>)> {
         match c {
             '"' => quoted = !quoted,
             c if c.is_whitespace() && !quoted => {
-                words.extend(Some(std::mem::take(&mut word)).filter(|w| !w.is_empty()))
+                words.extend(Some(std::mem::take(&mut word)).filter(|w| !w.is_empty()));
             }
             c => word.push(c),
         }

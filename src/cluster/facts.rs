@@ -210,3 +210,6 @@ impl NodeFacts {
         self.images.iter().find(|image| image.references.iter().any(same))
     }
 }
+
+#[cfg(test)]
+mod tests;

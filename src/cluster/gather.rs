@@ -70,6 +70,11 @@ impl Request {
         Self { peers, ..self }
     }
 
+    /// The question to the node itself.
+    pub fn script(&self) -> Script {
+        Script::new("gather", SCRIPT, self.arguments()).timeout(SCRIPT_LIMIT)
+    }
+
     /// Depth, deployment, model's folder, peers, whether to scan, and the further folders to scan.
     fn arguments(&self) -> Vec<String> {
         let depth = match self.depth {
@@ -94,9 +99,8 @@ impl Request {
 pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, HostError> {
     let began = Instant::now();
     let look = async {
-        let script = Script::new("gather", SCRIPT, request.arguments()).timeout(SCRIPT_LIMIT);
         let asked = Timestamp::now();
-        let output = host.run(script).await;
+        let output = host.run(request.script()).await;
         (asked, output, Timestamp::now())
     };
     let ((asked, output, answered), docker) = tokio::join!(look, docker(host, request.depth));

@@ -3,3 +3,6 @@
 pub mod facts;
 pub mod gather;
 pub mod parse;
+pub mod recorded;
+#[cfg(test)]
+pub(crate) mod samples;

@@ -63,6 +63,12 @@ pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen,
     if last != "end" {
         return Err(format!("the answer was cut off after `{last}`"));
     }
+    // Without these it would seem that there is nothing, where nothing was looked at.
+    if let Some(lacks) =
+        ["system", "addresses", "releases", "kept"].iter().find(|name| sections.bytes(name).is_none())
+    {
+        return Err(format!("the answer lacks `{lacks}`"));
+    }
     let text = |name: &str| sections.text(name).unwrap_or_default();
     let mut gaps = Gaps(sections.timed_out());
     let containers = machine::containers(&text("cgroups"));

@@ -9,6 +9,7 @@
 //! Left out: looking for files; reading the environment, which the caller lends; fetching secrets.
 
 mod anchor;
+pub mod any;
 mod effective;
 mod extend;
 mod fit;

@@ -196,9 +196,11 @@ impl Builder<'_> {
             Some(Open { node: Node { value: Value::Map(map), .. }, key, .. }) => {
                 if let Some((name, place)) = key.take() {
                     node.key = Some(place);
-                    match map.iter().find(|(key, _)| *key == name).and_then(|(_, first)| first.key) {
-                        Some(first) => {
+                    match map.iter_mut().find(|(key, _)| *key == name) {
+                        Some((_, there)) => {
+                            let first = there.key.unwrap_or(place);
                             self.wrong.push(twice(&written(&path), &name, first, place));
+                            *there = node.clone();
                             self.doubtful.push([path, vec![Step::Key(name)]].concat());
                         }
                         None => map.push((name, node.clone())),

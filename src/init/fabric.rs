@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::cluster::facts::NodeFacts;
+use crate::cluster::facts::{InterfaceKind, NodeFacts};
 use crate::profile::NodeName;
 
 pub use against::Against;
@@ -99,8 +99,10 @@ pub fn choose(facts: &[NodeFacts], wanted: Option<&Wanted>) -> Choice {
         .collect();
     let mut choice = match wanted {
         Some(wanted) => named(wanted, &candidates, facts),
-        None if facts.len() == 1 => alone(&candidates),
-        None => found(&mut candidates, facts),
+        None => match facts {
+            [only] => alone(only),
+            _ => found(&mut candidates, facts),
+        },
     };
     if !facts.is_empty() && facts.iter().all(|node| node.routes.is_some() && node.default_routes().is_empty())
     {
@@ -239,25 +241,29 @@ fn because(candidate: &Candidate) -> String {
     words.join("; ")
 }
 
-/// A single node needs no fabric: any address that stays will do.
-fn alone(candidates: &[Candidate]) -> Choice {
-    let best = candidates
-        .iter()
-        .filter_map(|candidate| Some((candidate, candidate.ends.first()?)))
-        .filter(|(_, end)| end.up)
-        .min_by_key(|(candidate, end)| {
-            (
-                candidate.subnet.is_link_local(),
+/// A single node needs no fabric: any address that stays will do. One of software is the last resort.
+fn alone(node: &NodeFacts) -> Choice {
+    let interfaces =
+        node.interfaces.iter().filter(|interface| interface.up && interface.kind != InterfaceKind::Loopback);
+    let addresses = interfaces.flat_map(|interface| interface.addresses.iter().map(move |a| (interface, *a)));
+    let best = addresses
+        .filter_map(|(interface, address)| {
+            let end = ends::with_address(node, address.address)?;
+            let is_bridge = interface.kind == InterfaceKind::Bridge;
+            let order = (
+                !could_be(interface),
+                is_bridge,
+                address.address.is_link_local(),
                 end.wireless,
                 !end.default_route,
-                end.interface.clone(),
-                end.address,
-            )
-        });
+            );
+            Some((order, (interface.name.clone(), address.address), Subnet::of(address), end))
+        })
+        .min_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
     let (chosen, refusal) = match best {
-        Some((candidate, end)) => {
+        Some((.., subnet, end)) => {
             let because = "a single node needs no fabric: any address of its own will do".to_owned();
-            (Some(Chosen { subnet: Some(candidate.subnet), ends: vec![end.clone()], because }), None)
+            (Some(Chosen { subnet: Some(subnet), ends: vec![end], because }), None)
         }
         None => (None, Some(refusal::no_address())),
     };

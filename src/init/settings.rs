@@ -101,10 +101,10 @@ fn fit(profile: &Profile, shape: &Shape, weights: Option<&Weights>, memory: Memo
     let contexts = || std::iter::once(own).chain(CONTEXTS.into_iter().filter(|context| *context < own));
     let tries = [(usual, REQUESTS), (most, REQUESTS), (usual, 1), (most, 1)];
     let of = |fraction: f64, context: u32| {
-        let mut tried = profile.clone();
-        tried.engine.memory_fraction = Some(fraction);
-        tried.engine.context_length = Some(context);
-        budget(shape, weights, &Asked::of(&tried, shape), memory)
+        let mut asking = profile.clone();
+        asking.engine.memory_fraction = Some(fraction);
+        asking.engine.context_length = Some(context);
+        budget(shape, weights, &Asked::of(&asking, shape), memory)
     };
     let fits = |budget: &Budget, requests: u64| {
         matches!(budget.verdict, Verdict::Fits { .. })
@@ -118,31 +118,28 @@ fn fit(profile: &Profile, shape: &Shape, weights: Option<&Weights>, memory: Memo
             fits(&budget, requests).then_some((fraction, context, budget))
         })
     });
-    match found {
-        Some((fraction, context, budget)) => {
-            settings.memory_fraction = Some(fraction);
-            settings.context_length = Some(context);
-            let at_once = budget.concurrency.unwrap_or(0) / 100;
-            settings.memory_note = Some(format!(
-                "weights {} of {} a node; {at_once} requests of the whole context at once (estimated)",
-                gib(budget.weights.unwrap_or(0)),
-                gib(budget.limit),
-            ));
-        }
-        None => {
-            let budget = of(most, contexts().last().unwrap_or(own));
-            let why = match budget.verdict {
-                Verdict::TooBig { lacking } | Verdict::Unsure { lacking } => {
-                    format!(": {} are lacking", gib(lacking))
-                }
-                _ => String::new(),
-            };
-            settings.memory_fraction = Some(most);
-            settings.warnings.push(format!(
-                "the model does not seem to fit on {} node{}, even with a short context{why}",
-                profile.cluster.nodes.len(),
-                if profile.cluster.nodes.len() == 1 { "" } else { "s" },
-            ));
-        }
+    if let Some((fraction, context, budget)) = found {
+        settings.memory_fraction = Some(fraction);
+        settings.context_length = Some(context);
+        let at_once = budget.concurrency.unwrap_or(0) / 100;
+        settings.memory_note = Some(format!(
+            "weights {} of {} a node; {at_once} requests of the whole context at once (estimated)",
+            gib(budget.weights.unwrap_or(0)),
+            gib(budget.limit),
+        ));
+    } else {
+        let budget = of(most, contexts().last().unwrap_or(own));
+        let why = match budget.verdict {
+            Verdict::TooBig { lacking } | Verdict::Unsure { lacking } => {
+                format!(": {} are lacking", gib(lacking))
+            }
+            _ => String::new(),
+        };
+        settings.memory_fraction = Some(most);
+        settings.warnings.push(format!(
+            "the model does not seem to fit on {} node{}, even with a short context{why}",
+            profile.cluster.nodes.len(),
+            if profile.cluster.nodes.len() == 1 { "" } else { "s" },
+        ));
     }
 }

@@ -9,18 +9,17 @@ use crate::cluster::facts::{
 };
 
 /// `NAME: INTERFACE ADDRESS/LENGTH WORD... | INTERFACE ...`, a node a line; a line that begins with `|` goes on.
-/// Words: `roce`, `roce=STATE`, `wifi`, `bridge`, `tunnel`, `virtual`, `bond`, `vlan`, `down`, `default`, `p0`, `200G`,
+/// Words: `roce`, `roce=STATE`, `loopback`, `wifi`, `bridge`, `tunnel`, `virtual`, `bond`, `vlan`, `down`, `default`, `p0`, `200G`,
 /// `mtu=`, `pci=`. `-` is no address. Whoever is up in one subnet answers, by the first interface there.
 pub fn cluster(text: &str) -> Vec<NodeFacts> {
     let mut facts: Vec<NodeFacts> = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let interfaces = match line.strip_prefix('|') {
-            Some(more) => more,
-            None => {
-                let (name, interfaces) = line.split_once(':').unwrap();
-                facts.push(bare(name));
-                interfaces
-            }
+        let interfaces = if let Some(more) = line.strip_prefix('|') {
+            more
+        } else {
+            let (name, interfaces) = line.split_once(':').unwrap();
+            facts.push(bare(name));
+            interfaces
         };
         for written in interfaces.split('|') {
             add(facts.last_mut().unwrap(), written);
@@ -92,6 +91,7 @@ fn add(node: &mut NodeFacts, written: &str) {
                 node.rdma_devices.push(RdmaDevice { name: device.clone(), pci: None, ports: vec![port] });
                 interface.rdma.push(device);
             }
+            "loopback" => interface.kind = InterfaceKind::Loopback,
             "wifi" => interface.kind = InterfaceKind::Wireless,
             "bridge" => interface.kind = InterfaceKind::Bridge,
             "tunnel" => interface.kind = InterfaceKind::Tunnel,

@@ -4,7 +4,7 @@ use super::draft::{Draft, OPEN_IMAGE, OPEN_MODEL, Seen};
 use super::pick::ToDo;
 use crate::config::single;
 use crate::plan::render::size;
-use crate::profile::{EngineKind, Launch};
+use crate::profile::{EngineKind, Launch, NodeName};
 
 /// Columns of a comment.
 const WIDTH: usize = 112;
@@ -118,25 +118,23 @@ fn model(text: &mut Text, seen: &Seen<'_>, draft: &Draft) {
     let model = seen.model;
     text.line("model:");
     text.comment("  ", "The folder, the same on every node; the head has it, and gives it to the others.");
-    match &model.path {
-        Some(path) => text.line(&format!("  path: {}", single(path))),
-        None => {
-            text.comment("  ", &format!("Not chosen: {}. One of:", model.because));
-            let mut any = false;
-            for candidate in model.candidates.iter().filter(|candidate| candidate.found.complete) {
-                let found = &candidate.found;
-                let nodes: Vec<_> = candidate.nodes.iter().map(|node| node.as_str()).collect();
-                let runs =
-                    candidate.runs_in.as_ref().map_or(String::new(), |name| format!(", runs in `{name}`"));
-                let what = format!("{} ({}, on {}{runs})", found.path, size(found.bytes), nodes.join(", "));
-                text.hanging("  #   ", "  #     ", &what);
-                any = true;
-            }
-            if !any {
-                text.comment("  ", "  (none is on the nodes: hf download OWNER/NAME --local-dir FOLDER)");
-            }
-            text.line(&format!("  path: \"{OPEN_MODEL}\""));
+    if let Some(path) = &model.path {
+        text.line(&format!("  path: {}", single(path)));
+    } else {
+        text.comment("  ", &format!("Not chosen: {}. One of:", model.because));
+        let mut any = false;
+        for candidate in model.candidates.iter().filter(|candidate| candidate.found.complete) {
+            let found = &candidate.found;
+            let nodes: Vec<_> = candidate.nodes.iter().map(NodeName::as_str).collect();
+            let runs = candidate.runs_in.as_ref().map_or(String::new(), |name| format!(", runs in `{name}`"));
+            let what = format!("{} ({}, on {}{runs})", found.path, size(found.bytes), nodes.join(", "));
+            text.hanging("  #   ", "  #     ", &what);
+            any = true;
         }
+        if !any {
+            text.comment("  ", "  (none is on the nodes: hf download OWNER/NAME --local-dir FOLDER)");
+        }
+        text.line(&format!("  path: \"{OPEN_MODEL}\""));
     }
     if let Some(source) = &draft.profile.model.source {
         text.line(&format!("  source: {}", single(source)));
@@ -146,25 +144,21 @@ fn model(text: &mut Text, seen: &Seen<'_>, draft: &Draft) {
 
 fn image(text: &mut Text, seen: &Seen<'_>, draft: &Draft) {
     text.line("image:");
-    match &seen.image.reference {
-        Some(_) => {
-            text.comment("  ", "At least one node has it; the others get it from there.");
-            text.line(&format!("  reference: {}", single(draft.profile.image.reference.as_str())));
+    if seen.image.reference.is_some() {
+        text.comment("  ", "At least one node has it; the others get it from there.");
+        text.line(&format!("  reference: {}", single(draft.profile.image.reference.as_str())));
+    } else {
+        text.comment("  ", &format!("Not chosen: {}. One of:", seen.image.because));
+        for candidate in &seen.image.candidates {
+            let nodes: Vec<_> = candidate.nodes.iter().map(NodeName::as_str).collect();
+            let runs = candidate.runs_in.as_ref().map_or(String::new(), |name| format!(", runs in `{name}`"));
+            let what = format!("{} (on {}{runs})", candidate.reference, nodes.join(", "));
+            text.hanging("  #   ", "  #     ", &what);
         }
-        None => {
-            text.comment("  ", &format!("Not chosen: {}. One of:", seen.image.because));
-            for candidate in &seen.image.candidates {
-                let nodes: Vec<_> = candidate.nodes.iter().map(|node| node.as_str()).collect();
-                let runs =
-                    candidate.runs_in.as_ref().map_or(String::new(), |name| format!(", runs in `{name}`"));
-                let what = format!("{} (on {}{runs})", candidate.reference, nodes.join(", "));
-                text.hanging("  #   ", "  #     ", &what);
-            }
-            if seen.image.candidates.is_empty() {
-                text.comment("  ", "  (none is on the nodes: docker pull IMAGE)");
-            }
-            text.line(&format!("  reference: \"{OPEN_IMAGE}\""));
+        if seen.image.candidates.is_empty() {
+            text.comment("  ", "  (none is on the nodes: docker pull IMAGE)");
         }
+        text.line(&format!("  reference: \"{OPEN_IMAGE}\""));
     }
     text.line("");
 }

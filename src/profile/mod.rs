@@ -124,6 +124,20 @@ pub struct Model {
     pub source: Option<String>,
 }
 
+impl Model {
+    /// Where the path names a snapshot in a Hub's cache (`.../models--OWNER--NAME/snapshots/REVISION`): the folder of the
+    /// model in that cache, and the snapshot's path below it. Its files are links to `blobs` in that folder, so the
+    /// engine has to see the whole of it.
+    pub fn hub_cache(&self) -> Option<(&str, &str)> {
+        let path = self.path.trim_end_matches('/');
+        let (rest, revision) = path.rsplit_once('/')?;
+        let (folder, snapshots) = rest.rsplit_once('/')?;
+        let (_, name) = folder.rsplit_once('/')?;
+        let is_one = snapshots == "snapshots" && name.starts_with("models--") && !revision.is_empty();
+        is_one.then(|| (folder, &path[folder.len() + 1..]))
+    }
+}
+
 /// The engine's image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -398,7 +412,7 @@ macro_rules! checked_string {
                 let check: fn(&str) -> Result<(), &'static str> = $check;
                 match check(&text) {
                     Ok(()) => Ok(Self(text)),
-                    Err(why) => Err(format!(concat!("`{}` is not a ", $what, ": {}"), text, why)),
+                    Err(why) => Err(format!(concat!("`{}` is not ", $what, ": {}"), text, why)),
                 }
             }
         }
@@ -422,17 +436,17 @@ macro_rules! checked_string {
 checked_string! {
     /// Name of a deployment: lower-case letters, digits, `-` and `.`, at most 48 characters, as it
     /// becomes part of container and folder names.
-    DeploymentName, "deployment name", "^[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?$", |text| name_rule(text, 48)
+    DeploymentName, "a deployment name", "^[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?$", |text| name_rule(text, 48)
 }
 
 checked_string! {
     /// Name of a node: lower-case letters, digits, `-` and `.`, at most 63 characters.
-    NodeName, "node name", "^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", |text| name_rule(text, 63)
+    NodeName, "a node name", "^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", |text| name_rule(text, 63)
 }
 
 checked_string! {
     /// Name and tag of an image.
-    ImageReference, "image reference", r"^[^-\s]\S*$", |text| {
+    ImageReference, "an image reference", r"^[^-\s]\S*$", |text| {
         if text.is_empty() {
             Err("it is empty")
         } else if text.starts_with('-') {

@@ -8,6 +8,8 @@ mod deploy;
 mod fabric;
 mod harness;
 mod hosts;
+mod init;
+mod launches;
 mod real_vllm;
 mod refusals;
 mod restore;

@@ -14,7 +14,7 @@ KV_TYPES = ("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "bf16", "bfloat16", "nvfp4"
 
 
 def parse(args: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("launch_server.py")
+    parser = argparse.ArgumentParser("launch_server.py", usage="launch_server.py [-h] --model-path MODEL_PATH [options]")
     add = parser.add_argument
     add("--model-path", "--model", required=True)
     add("--served-model-name")

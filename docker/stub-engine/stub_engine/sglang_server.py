@@ -110,9 +110,9 @@ class Start:
                       f"'namespace/repo_name': '{self.model}'. Use `repo_type` argument if needed.", of_child=False)
         config = json.loads((self.model / "config.json").read_text())
         derived = int(config.get("max_position_embeddings") or 32768)
-        if self.scenario.crash_at == "config":
-            derived = (self.args.context_length or derived) // 2
         self.context = self.args.context_length or derived
+        if self.scenario.crash_at == "config":
+            derived = self.context // 2
         if self.context > derived and os.environ.get("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN") != "1":
             self.fail(f"ValueError: User-specified context_length ({self.context}) is greater than the derived "
                       f"context_length ({derived}). This may lead to incorrect model outputs or CUDA errors. To allow "

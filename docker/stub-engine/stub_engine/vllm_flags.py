@@ -40,7 +40,7 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
     add("--enforce-eager", action="store_true")
     add("--default-chat-template-kwargs", type=json.loads, default={})
     add("--speculative-config", "-sc", type=json.loads)
-    add_known(parser, VLLM_SWITCHES, VLLM_VALUES)
+    add_known(parser, VLLM_SWITCHES, VLLM_VALUES, switch=argparse.BooleanOptionalAction)
     options = parser.parse_args(words)
     if tag:
         options.model = tag
@@ -49,13 +49,13 @@ def parse(args: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def add_known(parser: argparse.ArgumentParser, switches: str, values: str) -> None:
-    """Flags without and with values, each with its other names behind a `|`; those that are there already win."""
+def add_known(parser: argparse.ArgumentParser, switches: str, values: str,
+              switch: str | type[argparse.Action] = "store_true") -> None:
+    """Flags without and with values; those that are there already win."""
     have = set(parser._option_string_actions)
-    for words, more in ((switches, {"action": "store_true"}), (values, {"nargs": "*"})):
-        for line in words.split():
-            names = [name for name in line.split("|") if name not in have]
-            if names and len(names) == len(line.split("|")):
+    for words, more in ((switches, {"action": switch}), (values, {"nargs": "*"})):
+        for names in (word.split("|") for word in words.split()):
+            if have.isdisjoint(names):
                 parser.add_argument(*names, default=None, **more)
 
 

@@ -80,6 +80,7 @@ fn the_machine_of_a_spark() {
 
 #[test]
 fn the_network_of_a_spark() {
+    use InterfaceKind::{Bridge, Ethernet, Loopback, Tunnel, Wireless};
     let seen = read(SPARK).unwrap();
     let interface = |name: &str| seen.interfaces.iter().find(|interface| interface.name == name).unwrap();
     let check = |name: &str,
@@ -95,7 +96,6 @@ fn the_network_of_a_spark() {
         let said = (seen.driver.as_deref(), seen.phys_port_name.as_deref(), seen.pci.as_deref());
         assert_eq!(said, (driver, port, pci), "{name}");
     };
-    use InterfaceKind::{Bridge, Ethernet, Loopback, Tunnel, Wireless};
     let mlx = Some("mlx5_core");
     check("lo", Loopback, true, true, None, None, None, None);
     check("enP7s7", Ethernet, true, true, Some(1000), Some("r8127"), None, Some("0007:01:00.0"));
@@ -403,6 +403,7 @@ fn what_is_wrong_is_said() {
     };
     check("", "the answer was cut off after `the beginning`");
     check(&RIG[..RIG.len() / 2], "the answer was cut off after `");
+    check(&RIG.replace("=== sparkctl releases ===", ""), "the answer lacks `releases`");
     check(
         &BARE.replace("[{\"ifindex\":1", "Option \"-j\" is unknown, try \"ip -help\".\n[{\"ifindex\":1"),
         "`ip -j addr` (package iproute2) gave no list of addresses",

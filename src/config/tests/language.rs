@@ -360,7 +360,7 @@ fn what_is_shown_reads_back() {
     let mut profile = parse("x", ANNOTATED).unwrap();
     profile.engine.args =
         texts.iter().map(|text| format!("x{text}")).chain(texts.map(str::to_owned)).collect();
-    profile.engine.before = vec![texts.map(str::to_owned).to_vec(), Vec::new()];
+    profile.engine.before = vec![["sh"].into_iter().chain(texts).map(str::to_owned).collect()];
     profile.engine.env = texts
         .iter()
         .enumerate()

@@ -19,6 +19,7 @@ const WHOLE: &[&str] = &[
     "version",
     "tensor_parallel",
     "pipeline_parallel",
+    "data_parallel",
     "context_length",
     "max_requests",
     "tokens",
@@ -209,8 +210,8 @@ fn out_of_range(good: &Good<'_>, dice: &mut Dice) -> Spoilt {
         .any(dice, |field| [WHOLE, &["memory_fraction", "timeout", "stall"]].concat().contains(&field.key))?;
     let values: &[&str] = match field.key {
         "version" => &["0", "2"],
-        "port" => &["0", "70000", "-1", "6379"],
-        "tensor_parallel" => &["0", "3", "1", "-2", "4294967296"],
+        "port" => &["0", "70000", "-1"],
+        "tensor_parallel" => &["0", "-2", "4294967296"],
         "memory_fraction" => &["0", "1.01", "-0.5", "80", ".nan"],
         "timeout" | "stall" => &["0s", "0m"],
         "context_length" | "input_tokens" | "output_tokens" => &["0", "-1", "99999999999"],
@@ -326,10 +327,10 @@ fn bad_text(good: &Good<'_>, dice: &mut Dice) -> Spoilt {
 fn reserved(good: &Good<'_>, dice: &mut Dice) -> Spoilt {
     let spoilt = dice.pick(&[
         "  args: [--port=8000]",
-        "  args: [\"-tp\", \"2\"]",
+        "  args: [--enable-x, --host, \"0.0.0.0\"]",
         "  args: [\"--a b\"]",
         "  env: { NCCL_IB_HCA: x }",
-        "  env: { VLLM_HOST_IP: \"10.0.0.1\" }",
+        "  env: { NCCL_SOCKET_IFNAME: eth0 }",
         "  env: { A: 1 }",
         "  env: { T: { env: A, file: b } }",
     ])?;
@@ -383,8 +384,8 @@ fn two_hundred_mistakes_are_told_at_their_lines() {
     let mut files: Vec<_> = std::fs::read_dir(profiles).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
-    let mut texts: Vec<_> = files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    texts.push(ANNOTATED.to_owned());
+    files.push(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/annotated.yaml"));
+    let texts: Vec<_> = files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
     let goods: Vec<_> = texts.iter().map(|text| Good::new(text)).collect();
 
     let mut done: BTreeMap<&str, usize> = BTreeMap::new();
@@ -396,13 +397,20 @@ fn two_hundred_mistakes_are_told_at_their_lines() {
         }
         assert!(round < 2000, "only {count} mistakes could be made: {done:?}");
         let (name, mutation) = MUTATIONS[round % MUTATIONS.len()];
-        let good = &goods[dice.roll(goods.len())];
-        let Some((text, line)) = mutation(good, &mut dice) else { continue };
+        // The next profile that has what is to be spoilt.
+        let first = dice.roll(goods.len());
+        let mut all = (first..first + goods.len()).map(|which| which % goods.len());
+        let Some((which, (text, line))) =
+            all.find_map(|which| Some((which, mutation(&goods[which], &mut dice)?)))
+        else {
+            continue;
+        };
+        let good = &goods[which];
         let changed = || {
             let new = text.lines().zip(&good.lines).find(|(new, old)| new != *old);
             format!("{name}: {:?}, at line {line:?}", new.map(|(new, _)| new))
         };
-        match parse("x.yaml", &text) {
+        match parse(&files[which].display().to_string(), &text) {
             Ok(_) => writeln!(failed, "{}: taken for good", changed()).unwrap(),
             Err(error) if error.problems().len() != 1 || error.problems()[0].line != line => {
                 writeln!(failed, "{}:\n{error}\n", changed()).unwrap();

@@ -133,7 +133,10 @@ fn interfaces(number: u8) -> Vec<Interface> {
     let interface = |name: &str, kind, address: Option<[u8; 4]>, mtu, speed: Option<u32>| Interface {
         name: name.to_owned(),
         addresses: address
-            .map(|address| InterfaceAddress { address: Ipv4Addr::from(address), prefix: 24 })
+            .map(|address| InterfaceAddress {
+                address: Ipv4Addr::from(address),
+                prefix: if address[0] == 127 { 8 } else { 24 },
+            })
             .into_iter()
             .collect(),
         mtu,

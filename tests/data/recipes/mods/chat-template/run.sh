@@ -1,0 +1,3 @@
+#!/bin/bash
+set -e
+cp template.jinja "$WORKSPACE_DIR/own.jinja"

@@ -1,0 +1,1 @@
+PARSER = "acme_r1"

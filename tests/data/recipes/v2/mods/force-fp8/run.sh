@@ -1,0 +1,2 @@
+#!/bin/bash
+patch -p1 -d / < fix.patch
