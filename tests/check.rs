@@ -276,8 +276,8 @@ const FAULTS: &[Fault] = &[
     (
         |d| {
             head(d, |m| {
-                drop(m.containers.insert("old".into(), FakeContainer::foreign("old", "sglang:spark", true)))
-            })
+                drop(m.containers.insert("old".into(), FakeContainer::foreign("old", "sglang:spark", true)));
+            });
         },
         "gpu-taken",
         Some("spark1"),
@@ -513,7 +513,7 @@ const FAULTS: &[Fault] = &[
         |d| {
             let name = "sparkctl-qwen35-122b-1";
             worker(d, |m| {
-                drop(m.containers.insert(name.into(), FakeContainer::foreign(name, "nginx:1", false)))
+                drop(m.containers.insert(name.into(), FakeContainer::foreign(name, "nginx:1", false)));
             });
         },
         "name-taken",

@@ -100,7 +100,7 @@ const OLDEST: &[(&str, u32, u32)] = &[("rsync", 3, 1), ("python3", 3, 7)];
 fn old_tools(facts: &NodeFacts, findings: &mut Vec<Finding>) {
     for (tool, major, minor) in OLDEST {
         let Some(version) = facts.tools.get(*tool) else { continue };
-        let mut parts = version.split('.').map(|part| part.parse::<u32>());
+        let mut parts = version.split('.').map(str::parse::<u32>);
         if let (Some(Ok(have_major)), Some(Ok(have_minor))) = (parts.next(), parts.next())
             && (have_major, have_minor) < (*major, *minor)
         {

@@ -77,7 +77,7 @@ const LINES: &[Line] = &[
         value: |_, m| Some(format!("{} Gb/s", m.facts.interface_of(m.node.fabric)?.speed? / 1000)),
     },
     Line { what: "image", id: None, value: image },
-    Line { what: "model", id: None, value: |_, m| model(m.facts) },
+    Line { what: "model", id: None, value: |_, m| Some(model(m.facts)) },
 ];
 
 /// What is alike, and what is not.
@@ -146,8 +146,8 @@ fn image(seen: &Seen, member: &Member) -> Option<String> {
     Some(named.map_or_else(|| "absent".to_owned(), |other| short(&other.content)))
 }
 
-fn model(facts: &NodeFacts) -> Option<String> {
-    let Some(model) = &facts.model else { return Some("absent".to_owned()) };
+fn model(facts: &NodeFacts) -> String {
+    let Some(model) = &facts.model else { return "absent".to_owned() };
     let bytes = model.files.iter().map(|file| file.size).sum();
-    Some(format!("{} in {} files", size(bytes), model.files.len()))
+    format!("{} in {} files", size(bytes), model.files.len())
 }

@@ -1,5 +1,7 @@
 //! The table of checks: every id that a finding can have, what is expected, and why it matters. Ids stay.
 
+use std::fmt::Write;
+
 use super::Severity;
 use Severity::{Error as E, Note as N, Warning as W};
 
@@ -54,15 +56,14 @@ pub fn document() -> String {
     for check in CHECKS {
         if check.topic != topic {
             topic = check.topic;
-            out.push_str(&format!(
-                "\n## {topic}\n\n| id | worst | what is expected | why it matters |\n|---|---|---|---|\n"
-            ));
+            let _ = writeln!(
+                out,
+                "\n## {topic}\n\n| id | worst | what is expected | why it matters |\n|---|---|---|---|"
+            );
         }
         let vital = if check.vital { ", cannot be skipped" } else { "" };
-        out.push_str(&format!(
-            "| `{}` | {}{vital} | {} | {} |\n",
-            check.id, check.worst, check.expected, check.why
-        ));
+        let _ =
+            writeln!(out, "| `{}` | {}{vital} | {} | {} |", check.id, check.worst, check.expected, check.why);
     }
     out
 }

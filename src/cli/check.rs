@@ -58,13 +58,12 @@ impl Skip {
 fn select(only: &[String], skip: &[String]) -> Result<Selection, CommandError> {
     Selection::new(only, skip).map_err(|unknown| {
         let error = usage(&unknown.to_string());
-        match unknown.near {
-            Some(near) => error.hint(format!("did you mean `{near}`?")),
-            None => {
-                let topics: BTreeSet<_> = CHECKS.iter().map(|check| check.topic).collect();
-                let topics: Vec<_> = topics.into_iter().collect();
-                error.hint(format!("docs/checks.md has all of them; topics are {}", topics.join(", ")))
-            }
+        if let Some(near) = unknown.near {
+            error.hint(format!("did you mean `{near}`?"))
+        } else {
+            let topics: BTreeSet<_> = CHECKS.iter().map(|check| check.topic).collect();
+            let topics: Vec<_> = topics.into_iter().collect();
+            error.hint(format!("docs/checks.md has all of them; topics are {}", topics.join(", ")))
         }
     })
 }

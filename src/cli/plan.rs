@@ -39,17 +39,17 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
     let operator = change::operator(args.checks.skipped()?);
-    let (facts, links) = if let Some(file) = &args.facts {
+    let (facts, fabric) = if let Some(file) = &args.facts {
         (read_facts(file, &profile)?, Links::default())
     } else {
         let hosts = session::connect_all(&profile, global).await?;
         let unreachable = |errors: Vec<_>| session::unreachable(&errors);
         let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
         operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
-        let links = operation::probe(&profile, &hosts, &facts, false).await;
-        (facts, links)
+        let fabric = operation::probe(&profile, &hosts, &facts, false).await;
+        (facts, fabric)
     };
-    let planned = planner::deploy(&profile, &delivery, &facts, &links, &operator).map_err(|refused| {
+    let planned = planner::deploy(&profile, &delivery, &facts, &fabric, &operator).map_err(|refused| {
         let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");
         CommandError::new(Exit::Refused, lines).details(&refused.0)
     })?;
