@@ -208,13 +208,20 @@ fn what_cannot_be_read_here_is_told_first() {
         engine,
         "\nfiles: [{ source: chat.jinja, target: /sparkctl/chat.jinja }]\n",
     );
+    let text = std::fs::read_to_string(&file).expect("it was written");
+    let place = |key: &str, column: usize| {
+        let line = text.lines().position(|line| line.starts_with(key)).expect("it is there");
+        format!("profile.yaml:{}:{column}\n", line + 1)
+    };
     for command in ["plan", "deploy"] {
         let said = run(folder.path(), &[command, &file]);
         assert_eq!(said.code, Some(2), "{}", said.stderr);
         let told = format!("there is no file `{}/chat.jinja`", folder.path().display());
         assert!(said.stderr.contains(&told), "{}", said.stderr);
-        for told in ["profile.yaml:30:19", "profile.yaml:23:", "ended with 4: no agent", "/token`"] {
-            assert!(said.stderr.contains(told), "{told}: {}", said.stderr);
+        for told in
+            [place("files:", 19), place("  env:", 13), "ended with 4: no agent".into(), "/token`".into()]
+        {
+            assert!(said.stderr.contains(&told), "{told}: {}", said.stderr);
         }
         assert!(!said.stderr.contains("nowhere"), "a node was asked: {}", said.stderr);
     }
@@ -325,7 +332,7 @@ fn init_takes_each_machine_once_and_one_user() {
         (&["ada@a", "b"], "one user for all nodes"),
         (&["a", "--fabric", "10.0.0.0/99"], "is not a subnet"),
         (&["a", "--name", "No Name"], "is not a deployment name"),
-        (&["local", "--image", "no image"], "is not a image reference"),
+        (&["local", "--image", "no image"], "is not an image reference"),
     ];
     for (args, told) in cases {
         let said = run(folder.path(), &[&["init"], *args].concat());

@@ -44,6 +44,7 @@ pub(super) fn build(
     ahead.before.iter_mut().flatten().for_each(|word| *word = template::shown(word));
     let text = |value: Option<Placed>| value.map(|value| value.text);
     let served = draft.served.take().or_else(|| recipe.default("served_model_name").cloned());
+    let served = served.filter(|name| !name.text.trim().is_empty());
     let profile = Profile {
         version: FormatVersion,
         name: wanted.name.clone().map_or_else(|| name(&recipe, file_name), Ok)?,
@@ -159,7 +160,7 @@ fn call(
                 words.push(word(flag.replacen("--", "--no-", 1)));
             }
             "False" | "" => {
-                report.spare(value.line, format!("defaults.{key}"), "it is off where nothing is said")
+                report.spare(value.line, format!("defaults.{key}"), "it is off where nothing is said");
             }
             text => {
                 words.push(word(flag));

@@ -183,7 +183,7 @@ fn ahead(commands: &[Command], call: &mut Call, report: &mut Report) {
             report.lose(command.line(), &command.raw, "it changes only the shell that it runs in");
         } else if ["true", ":", "wait"].contains(&first) {
             report.spare(command.line(), &command.raw, "it does nothing");
-        } else if command.is_plain() {
+        } else if command.is_plain() && command.words.first().and_then(assignment).is_none() {
             call.before.push(command.words.iter().map(|word| word.text.clone()).collect());
         } else {
             call.before.push(bash(&command.raw));
@@ -281,22 +281,25 @@ mod tests {
 
     #[test]
     fn what_stands_ahead() {
-        let script = "set -e\nexport A=1 B=\"$A-$KNOWN\"\nexport PATH=/x:$PATH\npip install x\n\
+        let script = "set -e\nX=1 mkdir y\nexport A=1 B=\"$A-$KNOWN\"\nexport PATH=/x:$PATH\npip install x\n\
                       cat a > b && cd /tmp\nC=3 taskset -c 5-9 D=4 vllm serve m 2>&1 | tee log\necho end";
         let (call, report) = found(script);
         let env: Vec<_> = call.env.iter().map(|(name, value)| (name.as_str(), value.text.as_str())).collect();
         assert_eq!(env, [("A", "1"), ("B", "1-k"), ("C", "3")]);
-        assert_eq!(call.before, [vec!["pip", "install", "x"], vec!["bash", "-c", "cat a > b"]]);
+        assert_eq!(
+            call.before,
+            [vec!["bash", "-c", "X=1 mkdir y"], vec!["pip", "install", "x"], vec!["bash", "-c", "cat a > b"]]
+        );
         let lost: Vec<_> = report.not_carried.iter().map(|item| (item.line, item.what.as_str())).collect();
         assert_eq!(
             lost,
             [
-                (Some(3), "PATH=/x:$PATH"),
-                (Some(5), "cd /tmp"),
-                (Some(6), "taskset -c 5-9 D=4"),
-                (Some(6), "2>&1"),
-                (Some(6), "| tee log"),
-                (Some(7), "echo end"),
+                (Some(4), "PATH=/x:$PATH"),
+                (Some(6), "cd /tmp"),
+                (Some(7), "taskset -c 5-9 D=4"),
+                (Some(7), "2>&1"),
+                (Some(7), "| tee log"),
+                (Some(8), "echo end"),
             ]
         );
     }

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value};
 
+use crate::engine::MODEL_TARGET;
 use crate::profile::EngineKind;
 
 use super::flags::{self, Flag, Meaning};
+use super::model::is_hub;
 use super::recipe::Placed;
 use super::report::Report;
 use super::template::UNKNOWN;
@@ -69,6 +71,7 @@ impl Draft {
             } else if let Some(meaning) = flag.meaning {
                 draft.take(kind, flag, meaning, report);
             } else {
+                of_the_hub(&flag, report);
                 draft.args.push(flag);
             }
         }
@@ -201,6 +204,21 @@ fn whole(text: &str) -> Option<u32> {
     let number = digits.parse::<f64>().ok()? * unit;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked on the same line")]
     (number >= 1.0 && number <= f64::from(u32::MAX)).then_some(number as u32)
+}
+
+/// What an engine would fetch, and cannot: its containers ask no Hub.
+fn of_the_hub(flag: &Flag, report: &mut Report) {
+    const FETCHED: &[&str] = &["--tokenizer", "--tokenizer-path", "--hf-config-path"];
+    let name = flag.name.replace('_', "-");
+    let is_of_the_hub = flag.values.first().is_some_and(|value| is_hub(&value.text));
+    if is_of_the_hub && FETCHED.contains(&name.as_str()) {
+        report.ask(format!(
+            "line {}: `{}` is of the Hub, and containers do not ask it: put it into the model's folder, and name it \
+             as `{MODEL_TARGET}/...`",
+            flag.line,
+            flag.written()
+        ));
+    }
 }
 
 fn truth(flag: &Flag) -> bool {

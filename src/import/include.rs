@@ -61,7 +61,7 @@ fn put(map: &mut Vec<(String, Any)>, key: String, value: Any, atomic: bool) {
             for (key, value) in entries {
                 match inner.iter().position(|(name, _)| *name == key) {
                     // One level below `defaults` and `env` a value is a setting of its own.
-                    Some(at) if atomic => inner[at].1 = value,
+                    Some(at) if atomic && value.value != AnyValue::Null => inner[at].1 = value,
                     _ => put(inner, key, value, false),
                 }
             }

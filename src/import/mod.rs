@@ -75,7 +75,12 @@ pub fn import(
     let (tree, wrong) = any::read(file_name, text)?;
     let mut report = Report::default();
     for mistake in wrong {
-        report.ask(format!("line {}: {}", mistake.line.unwrap_or(1), mistake.message));
+        // Of a key that is there twice, the later counts, as in both tools.
+        report.ask(format!(
+            "line {}: {}: see whether that is meant",
+            mistake.line.unwrap_or(1),
+            mistake.message
+        ));
     }
     let tree = include::resolve(tree, beside, &mut report)?;
     let recipe = recipe::read(&tree, &mut report)?;

@@ -22,8 +22,8 @@ pub(super) fn choose(
     let served = draft.model.as_ref();
     let line = served.or(named).map_or(0, |model| model.line);
     for model in [named, served].into_iter().flatten() {
-        let lower = model.text.to_lowercase();
-        if lower.ends_with(".gguf") || lower.ends_with("-gguf") || lower.contains("-gguf:") {
+        let lower = format!("{}:", model.text.to_lowercase());
+        if lower.ends_with(".gguf:") || lower.contains("-gguf:") {
             let message =
                 format!("`{}` is weights in the GGUF format, and sparkctl has no engine for it", model.text);
             return Err(Refused::new(model.line, message).hint("take a recipe with weights in safetensors"));
@@ -62,9 +62,9 @@ pub(super) fn choose(
 fn place(recipe: &Recipe, draft: &Draft, model: &Placed, models: &str, report: &mut Report) -> Chosen {
     let last = model.text.trim_end_matches('/').rsplit('/').next().unwrap_or("model");
     if is_path(model) {
-        report.ask(format!(
-            "`model.path` is the path that the recipe has; in its container it may be another folder than on the nodes"
-        ));
+        report.ask(
+            "`model.path` is the path that the recipe has; in its container it may be another folder than on the nodes",
+        );
         let model = Model { path: model.text.clone(), source: None };
         return Chosen { name: last.to_owned(), model };
     }

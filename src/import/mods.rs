@@ -102,7 +102,7 @@ fn put_mod(module: &Placed, format: Format, beside: &dyn Beside, ahead: &mut Ahe
             Format::SparkVllmDocker => "spark-vllm-docker",
             Format::Sparkrun => "the recipe's registry",
         };
-        report.lose(module.line, what, format!("its folder is not beside the recipe, nor in `--mods`"));
+        report.lose(module.line, what, "its folder is not beside the recipe, nor in `--mods`");
         return report.ask(format!(
             "fetch the folder of the mod `{name}` from {repository} and import again with `--mods DIR`, where DIR has it"
         ));

@@ -200,17 +200,17 @@ fn take(recipe: &mut Recipe, key: &str, value: &Any, report: &mut Report) {
         }
         "runtime_cache" => report.spare(line, key, "compiled kernels are kept on each node in a volume"),
         "distribution_config" => {
-            report.spare(line, key, "sparkctl brings the model's folder and the image to every node")
+            report.spare(line, key, "sparkctl brings the model's folder and the image to every node");
         }
         "containers" => report.lose(line, key, "every node runs the same image"),
         "benchmark" => {
-            report.lose(line, key, "sparkctl measures by `bench`, which the profile has by default")
+            report.lose(line, key, "sparkctl measures by `bench`, which the profile has by default");
         }
         "post_exec" | "post_commands" | "stop_after_post" => {
             report.lose(line, key, "sparkctl runs nothing after the engine is ready");
         }
         "overrides" => {
-            report.lose(line, key, "a profile has no conditions: only what always holds was taken")
+            report.lose(line, key, "a profile has no conditions: only what always holds was taken");
         }
         "executor" if value.text() == Some("docker") => {}
         "executor" | "scheduler" | "layout" => {
@@ -273,7 +273,7 @@ fn pairs(map: &Any, section: &str, report: &mut Report) -> Vec<(String, Placed)>
         match scalar(value) {
             Some(text) => pairs.push((key.clone(), Placed { text, line })),
             None if value.value == AnyValue::Null => {
-                pairs.push((key.clone(), Placed { text: String::new(), line }))
+                pairs.push((key.clone(), Placed { text: String::new(), line }));
             }
             None => pairs.push((key.clone(), Placed { text: json(value).to_string(), line })),
         }

@@ -28,11 +28,11 @@ pub struct Report {
 
 impl Report {
     pub(super) fn lose(&mut self, line: usize, what: impl Into<String>, why: impl Into<String>) {
-        self.not_carried.push(item(line, what.into(), why.into()));
+        self.not_carried.push(item(line, &what.into(), &why.into()));
     }
 
     pub(super) fn spare(&mut self, line: usize, what: impl Into<String>, why: impl Into<String>) {
-        self.not_needed.push(item(line, what.into(), why.into()));
+        self.not_needed.push(item(line, &what.into(), &why.into()));
     }
 
     pub(super) fn ask(&mut self, what: impl Into<String>) {
@@ -52,8 +52,8 @@ impl Report {
     }
 }
 
-fn item(line: usize, what: String, why: String) -> Item {
-    Item { line: (line > 0).then_some(line), what: shown(&what), why: shown(&why) }
+fn item(line: usize, what: &str, why: &str) -> Item {
+    Item { line: (line > 0).then_some(line), what: shown(what), why: shown(why) }
 }
 
 /// Why no profile can be made.

@@ -49,8 +49,9 @@ pub(super) fn choose(kind: EngineKind, recipe: &Recipe, draft: &Draft, report: &
         }
         let (is, word) = if asked > fit { ("at most", "cut") } else { ("at least", "raised") };
         let nodes = if fit == 1 { "node" } else { "nodes" };
+        let ranks = if asked == 1 { "rank" } else { "ranks" };
         report.ask(format!(
-            "the recipe spreads over {asked} and is for {is} {fit} {nodes}: `engine.tensor_parallel` was {word} to {}",
+            "the command has {asked} {ranks}, and the recipe is for {is} {fit} {nodes}: `engine.tensor_parallel` was {word} to {}",
             topology.tensor
         ));
     }

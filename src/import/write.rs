@@ -148,7 +148,9 @@ fn profile(out: &mut String, imported: &Imported) {
                 _ => rows.push(vec![scalar(arg)]),
             }
         }
-        rows.iter().for_each(|row| line(format!("    {},", row.join(", "))));
+        for row in rows {
+            line(format!("    {},", row.join(", ")));
+        }
         // Less indented it would be no YAML.
         line("    ]".to_owned());
     }
@@ -193,7 +195,7 @@ fn checks(line: &mut dyn FnMut(String), profile: &Profile) {
 
 /// Text as YAML reads it back as the same text, and as a profile takes it for itself and not for a variable.
 fn scalar(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_./@+-".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./@+-=".contains(c);
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         || (text.starts_with("--") && text.len() > 2);
     let other = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];

@@ -3,11 +3,12 @@
 use crate::cluster::facts::Image;
 use crate::profile::EngineKind;
 
-/// The engine that an image has, as its names, its command and its variables say.
+/// The engine that an image has: as what it begins with says, else its names, else its variables, else its labels.
 pub fn of_image(image: &Image) -> Option<EngineKind> {
-    let names = image.references.iter().chain(&image.entrypoint).chain(&image.command);
-    let words = names.chain(image.env.keys()).chain(image.labels.values());
-    of_words(words)
+    of_words(image.entrypoint.iter().chain(&image.command))
+        .or_else(|| of_words(&image.references))
+        .or_else(|| of_words(image.env.keys()))
+        .or_else(|| of_words(image.labels.values()))
 }
 
 /// The engine that any of the words names. SGLang first: its images often have parts of vLLM.
@@ -88,12 +89,16 @@ mod tests {
     #[test]
     fn the_engine_of_an_image() {
         let cases = [
-            ("nvcr.io/nvidia/vllm:25.10-py3", Some(EngineKind::Vllm)),
-            ("lmsysorg/sglang:spark", Some(EngineKind::Sglang)),
-            ("ubuntu:24.04", None),
+            ("nvcr.io/nvidia/vllm:25.10-py3", "nvidia_entrypoint.sh", "", Some(EngineKind::Vllm)),
+            ("lmsysorg/sglang:spark", "bash", "a build of vllm", Some(EngineKind::Sglang)),
+            ("mine:1", "vllm", "stands for vLLM and SGLang", Some(EngineKind::Vllm)),
+            ("mine:1", "bash", "vLLM and more", Some(EngineKind::Vllm)),
+            ("ubuntu:24.04", "bash", "", None),
         ];
-        for (name, kind) in cases {
-            assert_eq!(of_words(&[name.to_owned()]), kind, "{name}");
+        for (name, command, label, kind) in cases {
+            let mut image = crate::init::test_nodes::image(name, command);
+            image.labels.insert("description".to_owned(), label.to_owned());
+            assert_eq!(of_image(&image), kind, "{name} {command} {label}");
         }
         assert_eq!(of_words(&["vllm".to_owned(), "sglang".to_owned()]), Some(EngineKind::Sglang));
     }

@@ -398,7 +398,7 @@ macro_rules! checked_string {
                 let check: fn(&str) -> Result<(), &'static str> = $check;
                 match check(&text) {
                     Ok(()) => Ok(Self(text)),
-                    Err(why) => Err(format!(concat!("`{}` is not a ", $what, ": {}"), text, why)),
+                    Err(why) => Err(format!(concat!("`{}` is not ", $what, ": {}"), text, why)),
                 }
             }
         }
@@ -422,17 +422,17 @@ macro_rules! checked_string {
 checked_string! {
     /// Name of a deployment: lower-case letters, digits, `-` and `.`, at most 48 characters, as it
     /// becomes part of container and folder names.
-    DeploymentName, "deployment name", "^[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?$", |text| name_rule(text, 48)
+    DeploymentName, "a deployment name", "^[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?$", |text| name_rule(text, 48)
 }
 
 checked_string! {
     /// Name of a node: lower-case letters, digits, `-` and `.`, at most 63 characters.
-    NodeName, "node name", "^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", |text| name_rule(text, 63)
+    NodeName, "a node name", "^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$", |text| name_rule(text, 63)
 }
 
 checked_string! {
     /// Name and tag of an image.
-    ImageReference, "image reference", r"^[^-\s]\S*$", |text| {
+    ImageReference, "an image reference", r"^[^-\s]\S*$", |text| {
         if text.is_empty() {
             Err("it is empty")
         } else if text.starts_with('-') {

@@ -3,9 +3,11 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
+use sparkctl::cluster::facts::NodeFacts;
 use sparkctl::config;
 use sparkctl::delivery::Delivery;
 use sparkctl::event::{Event, Events, RunOutcome};
@@ -15,7 +17,7 @@ use sparkctl::host::{FakeCluster, Host};
 use sparkctl::operation::{self, Operation, Target};
 use sparkctl::plan::planner::{self, Operator, Planned, Refused};
 use sparkctl::plan::{Action, Plan, StageKind};
-use sparkctl::profile::Profile;
+use sparkctl::profile::{Node, Profile};
 use sparkctl::release::{Outcome, ReleaseNumber};
 
 /// A profile, the machines it speaks of, and an operator.
@@ -52,6 +54,33 @@ pub fn changed(profile: &Profile) -> Profile {
     let mut profile = profile.clone();
     profile.engine.context_length = Some(65_536);
     profile
+}
+
+/// The recorded pair of Sparks as the profile's nodes, more of the second's kind where it has more: at their addresses,
+/// with the model's folder and the image on the head.
+pub fn recorded_sparks(profile: &Profile) -> Vec<NodeFacts> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/facts/spark-pair.json");
+    let pair: Vec<NodeFacts> = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let spark = |(number, node): (usize, &Node)| {
+        let mut spark = pair[number.min(1)].clone();
+        spark.node = node.name.clone();
+        spark.system.hostname = node.name.to_string();
+        spark.system.boot_id = format!("boot-of-{}", node.name);
+        spark.peers = Vec::new();
+        let last = node.fabric.octets()[3];
+        for address in spark.interfaces.iter_mut().flat_map(|interface| &mut interface.addresses) {
+            match address.address.octets() {
+                [192, 168, 200, _] => address.address = node.fabric,
+                [192, 168, 201, _] => address.address = Ipv4Addr::new(192, 168, 201, last),
+                [10, 1, 230, _] => address.address = Ipv4Addr::new(10, 1, 230, last),
+                _ => {}
+            }
+        }
+        spark
+    };
+    let mut facts: Vec<_> = profile.cluster.nodes.iter().enumerate().map(spark).collect();
+    facts[0].images[0].references = vec![profile.image.reference.with_tag()];
+    facts
 }
 
 pub fn operator() -> Operator {

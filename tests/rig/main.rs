@@ -8,6 +8,7 @@ mod deploy;
 mod fabric;
 mod harness;
 mod hosts;
+mod init;
 mod real_vllm;
 mod refusals;
 mod restore;
