@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use desk::{operator, recorded_sparks};
 use proptest::prelude::*;
 use sparkctl::config;
-use sparkctl::delivery::{self, Delivery};
+use sparkctl::delivery;
 use sparkctl::import::folder::Disk;
 use sparkctl::import::write::yaml;
 use sparkctl::import::{Beside, Folder, ImportError, Imported, Wanted, import};
