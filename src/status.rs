@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::cluster::facts::{Container, ContainerState, Depth, Gpu, NodeFacts};
 use crate::cluster::gather;
 use crate::container::container_name;
+use crate::engine::{RANKS_FILE, RAY_PORT};
 use crate::error::Exit;
 use crate::execute::{Hosts, readiness};
 use crate::host::{Host, HostError, Script};
@@ -199,10 +200,12 @@ async fn group(head: &dyn Host, profile: &Profile) -> Option<GroupStatus> {
     let launch = profile.engine.launch();
     let script = match launch {
         Launch::Ray => {
-            let address = format!("{}:{}", profile.head().fabric, crate::engine::RAY_PORT);
+            let address = format!("{}:{}", profile.head().fabric, RAY_PORT);
             Script::new("ray-nodes", include_str!("engine/ray_nodes.sh"), [name, address])
         }
-        Launch::Native => Script::new("native-ranks", include_str!("engine/native_ranks.sh"), [name]),
+        Launch::Native => {
+            Script::new("native-ranks", include_str!("engine/native_ranks.sh"), [name, RANKS_FILE.to_owned()])
+        }
     };
     let output = head
         .run(script.timeout(Duration::from_secs(30)))

@@ -30,7 +30,7 @@ fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let commands = [
         "init", "plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "import",
-        "config", "schema",
+        "config", "schema", "facts",
     ];
     for command in commands {
         let said = run(state.path(), &[command, "--help"]);

@@ -34,15 +34,14 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
     let loaded = known::load(&args.profile)?;
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
-    let facts = match &args.facts {
-        Some(file) => read_facts(file, &profile)?,
-        None => {
-            let hosts = session::connect_all(&profile, global).await?;
-            let unreachable = |errors: Vec<_>| session::unreachable(&errors);
-            let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
-            operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
-            facts
-        }
+    let facts = if let Some(file) = &args.facts {
+        read_facts(file, &profile)?
+    } else {
+        let hosts = session::connect_all(&profile, global).await?;
+        let unreachable = |errors: Vec<_>| session::unreachable(&errors);
+        let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
+        operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
+        facts
     };
     let planned = planner::deploy(&profile, &delivery, &facts, &change::operator()).map_err(|refused| {
         let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");

@@ -135,10 +135,13 @@ fn findings(evidence: &[RankEvidence]) -> Vec<Finding> {
     for (of, rank) in evidence.iter().enumerate() {
         let before = all.len();
         let mut time = None;
+        let mut ended_itself = false;
         for (index, line) in rank.lines.iter().enumerate() {
             time = line.time.or(time);
             let read = lines::read(line);
             let Some(row) = signatures::find(&read.text) else { continue };
+            // SGLang kills itself with its children when one of them fails.
+            ended_itself |= row.id == "SGL-SIGQUIT";
             let Severity::Root(class) = row.severity else { continue };
             // What the engine takes for mere information can be a reason to wait, but no failure.
             let counts = !read.informs || class == Class::Waiting;
@@ -150,7 +153,7 @@ fn findings(evidence: &[RankEvidence]) -> Vec<Finding> {
                 all.push(Finding { class, time, of, what: What::Line(index, row) });
             }
         }
-        let spoke = all[before..].iter().any(|finding| finding.class < Class::Waiting);
+        let spoke = ended_itself || all[before..].iter().any(|finding| finding.class < Class::Waiting);
         let Some(end) = &rank.end else { continue };
         if let Some((class, what)) = ended(end, spoke) {
             all.push(Finding { class, time: None, of, what });

@@ -77,6 +77,13 @@ fn silent_hangs_are_known() {
     assert!(diagnosis.cause.unwrap().contains("10.99.0.1:29501"));
     let diagnosis = diagnose(&[rank(0, "sparkctl: ray has 1 of 2 nodes", None), rank(1, "", None)]);
     assert_eq!(diagnosis.cause.unwrap(), "only 1 of 2 nodes joined the Ray cluster");
+    let alone = "sparkctl: native has 1 of 2 nodes, missing 192.168.200.12";
+    let diagnosis = diagnose(&[rank(0, alone, None), rank(1, "", None)]);
+    assert_eq!(diagnosis.id, Some("NATIVE-GATHER"));
+    assert_eq!(diagnosis.cause.unwrap(), "only 1 of 2 nodes came to the head");
+    let begun = "[2026-09-21 13:37:04 TP0] Init torch distributed begin.";
+    let diagnosis = diagnose(&[rank(0, begun, None), rank(1, begun, None)]);
+    assert_eq!(diagnosis.id, Some("RENDEZVOUS-HANG"), "{diagnosis:#?}");
 }
 
 #[test]
@@ -245,4 +252,25 @@ proptest! {
         evidence.push(rank(7, &woven.join("\n"), exited(1)));
         check_telling(&diagnose(&evidence));
     }
+}
+
+/// `SGLang` kills itself where one of its processes failed: that it was killed is no cause, and the group's end is none.
+#[test]
+fn sglang_ends_by_its_own_hand() {
+    let failed = "[2026-09-21 13:37:04 TP1] Scheduler hit an exception: Traceback (most recent call last):\n\
+        RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n\
+        [2026-09-21 13:37:04] Received sigquit from a child process. It usually means the child failed.";
+    let gone = "sparkctl: rank 1 at 192.168.200.12 is gone: ending the engine of rank 0";
+    let diagnosis = diagnose(&[rank(0, gone, exited(1)), rank(1, failed, exited(137))]);
+    assert_eq!((diagnosis.id, diagnosis.rank), (Some("SGL-MEMORY"), Some(1)), "{diagnosis:#?}");
+
+    let unknown = failed.replace("Not enough memory. Please try to increase --mem-fraction-static", "a bug");
+    let diagnosis = diagnose(&[rank(0, gone, exited(1)), rank(1, &unknown, exited(137))]);
+    assert_eq!(diagnosis.cause, None, "{diagnosis:#?}");
+    assert!(diagnosis.telling.iter().any(|line| line.text.contains("a bug")), "{diagnosis:#?}");
+
+    // Killed from outside, it says nothing.
+    let killed = "[2026-09-21 13:37:04 TP1] Load weight begin. avail mem=110.20 GB";
+    let diagnosis = diagnose(&[rank(0, gone, exited(1)), rank(1, killed, exited(137))]);
+    assert_eq!((diagnosis.id, diagnosis.rank), (Some("EXIT-137"), Some(1)), "{diagnosis:#?}");
 }

@@ -11,11 +11,14 @@ use super::{MASTER_PORT, Member, RAY_PORT};
 const RAY_HEAD: &str = include_str!("ray_head.py");
 /// Runs in a worker's container: `HEAD_ADDRESS PORT -- ray start ...`.
 const RAY_WORKER: &str = include_str!("ray_worker.py");
-/// Runs in every rank's container: `ADDRESS,ADDRESS RANK PORT -- ENGINE_COMMAND`.
+/// Runs in every rank's container: `ADDRESS,ADDRESS RANK PORT FILE -- ENGINE_COMMAND`.
 const NATIVE: &str = include_str!("native.py");
 
 /// The port where the scripts of a native launch meet on the head's fabric address.
 pub const GATHER_PORT: u16 = 29_499;
+
+/// Where the head's container of a native launch has the addresses of the ranks that are there.
+pub const RANKS_FILE: &str = "/tmp/sparkctl-ranks";
 
 /// Bytes of Ray's object store: vLLM hardly uses it, and by default Ray takes 30 % of the memory.
 const OBJECT_STORE_BYTES: u64 = 512 * 1024 * 1024;
@@ -58,7 +61,8 @@ fn ray_node(member: &Member) -> [String; 3] {
 /// not: an idle head does not notice that a worker died, and a worker may wait for a lost head for ever.
 pub(super) fn native(engine: Vec<String>, members: &[Member], rank: usize) -> Vec<String> {
     let mut argv = python(NATIVE);
-    argv.extend([addresses(members), rank.to_string(), GATHER_PORT.to_string(), "--".to_owned()]);
+    argv.extend([addresses(members), rank.to_string(), GATHER_PORT.to_string()]);
+    argv.extend([RANKS_FILE, "--"].map(str::to_owned));
     argv.extend(engine);
     argv
 }

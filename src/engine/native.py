@@ -1,10 +1,10 @@
 """A rank of a native launch.
 
-Arguments: ADDRESS[,ADDRESS...] RANK PORT -- ENGINE_COMMAND...
+Arguments: ADDRESS[,ADDRESS...] RANK PORT FILE -- ENGINE_COMMAND...
 
 The ranks gather at PORT of the first address; once all are there, each starts its engine. From then on the group is
 one: when a rank's engine ends, or its node is lost, the others' engines are ended, as they would not notice, or wait
-for ever. There is no time limit for gathering: whoever started the container has one.
+for ever. The head keeps the addresses of the ranks that are there in FILE. There is no time limit for gathering: whoever started the container has one.
 """
 import os
 import select
@@ -14,8 +14,6 @@ import subprocess
 import sys
 import time
 
-# Where the head keeps the addresses of the ranks that are there, for whoever asks.
-RANKS = "/tmp/sparkctl-ranks"
 # Seconds that an engine may take to end by itself.
 GRACE = 6
 told_to_stop = False
@@ -54,13 +52,13 @@ def listen(address, port):
             time.sleep(5)
 
 
-def tell(addresses):
-    with open(RANKS + ".new", "w") as file:
+def tell(addresses, path):
+    with open(path + ".new", "w") as file:
         file.writelines(address + "\n" for address in sorted(addresses))
-    os.rename(RANKS + ".new", RANKS)
+    os.rename(path + ".new", path)
 
 
-def gather(door, wanted):
+def gather(door, wanted, path):
     """The head: waits until every worker is connected."""
     there, said = {}, None
     while True:
@@ -71,7 +69,7 @@ def gather(door, wanted):
         if now != said:
             say(now)
             said = now
-        tell([wanted[0], *there])
+        tell([wanted[0], *there], path)
         if not missing:
             break
         if select.select([door], [], [], 1)[0]:
@@ -138,12 +136,12 @@ def stop(_signal, _frame):
 
 
 def main():
-    addresses, rank, port, _, *command = sys.argv[1:]
+    addresses, rank, port, path, _, *command = sys.argv[1:]
     addresses, rank, port = addresses.split(","), int(rank), int(port)
     door = None
     if rank == 0:
         door = listen(addresses[0], port)
-        peers = gather(door, addresses)
+        peers = gather(door, addresses, path)
     else:
         peers = {addresses[0]: join(addresses[rank], addresses[0], port)}
     signal.signal(signal.SIGTERM, stop)

@@ -1,2 +1,2 @@
-# Prints the addresses of the ranks that are connected to a native launch's head, a line each: CONTAINER.
-exec docker exec "$1" cat /tmp/sparkctl-ranks
+# Prints the addresses of the ranks that a native launch's head has, a line each: CONTAINER FILE.
+exec docker exec "$1" cat "$2"

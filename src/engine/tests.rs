@@ -181,6 +181,32 @@ fn sglang() -> Profile {
     profile
 }
 
+/// The engine sees what a Hub's cache has of the model, as the snapshot's links lead there.
+#[test]
+fn a_model_in_a_hub_cache() {
+    let mut profile = profile();
+    for path in
+        ["/srv/hub/models--Qwen--Tiny/snapshots/0123abcd", "/srv/hub/models--Qwen--Tiny/snapshots/0123abcd/"]
+    {
+        path.clone_into(&mut profile.model.path);
+        for profile in [&profile, &Profile { engine: sglang().engine, ..profile.clone() }] {
+            let specs = specs(profile, &members());
+            assert!(specs.iter().all(|spec| spec.mounts[0].source == "/srv/hub/models--Qwen--Tiny"));
+            assert!(specs.iter().all(|spec| spec.mounts[0].target == "/hub" && spec.mounts[0].read_only));
+            let argv = words(&specs[0].argv);
+            assert!(argv.contains(" /hub/snapshots/0123abcd --"), "{argv}");
+        }
+    }
+    // Not such a place: the folder itself.
+    for path in
+        ["/srv/snapshots/0123abcd", "/srv/models--Qwen--Tiny/snapshots", "/models--a/snapshots/b/c", "/m"]
+    {
+        path.clone_into(&mut profile.model.path);
+        let mount = &specs(&profile, &members())[0].mounts[0];
+        assert_eq!((mount.source.as_str(), mount.target.as_str()), (path, "/model"));
+    }
+}
+
 #[test]
 fn a_native_launch_of_vllm() {
     let specs = specs(&native(), &members());
@@ -191,7 +217,7 @@ fn a_native_launch_of_vllm() {
     assert_eq!(
         words(&specs[0].argv),
         format!(
-            "{script} 0 29499 -- vllm serve /model --served-model-name qwen3.5-122b --host 0.0.0.0 --port 30000 \
+            "{script} 0 29499 /tmp/sparkctl-ranks -- vllm serve /model --served-model-name qwen3.5-122b --host 0.0.0.0 --port 30000 \
              {spread} --node-rank 0 {master} {settings} --tool-call-parser qwen3_coder --enable-auto-tool-choice"
         )
     );
@@ -199,7 +225,7 @@ fn a_native_launch_of_vllm() {
     assert_eq!(
         words(&specs[1].argv),
         format!(
-            "{script} 1 29499 -- vllm serve /model {spread} --node-rank 1 {master} --headless {settings}"
+            "{script} 1 29499 /tmp/sparkctl-ranks -- vllm serve /model {spread} --node-rank 1 {master} --headless {settings}"
         )
     );
 }
@@ -211,7 +237,7 @@ fn sglang_has_one_command_for_all_ranks() {
         assert_eq!(
             words(&spec.argv),
             format!(
-                "python3 -u -c SCRIPT 192.168.200.12,192.168.200.13 {rank} 29499 -- python3 -m sglang.launch_server \
+                "python3 -u -c SCRIPT 192.168.200.12,192.168.200.13 {rank} 29499 /tmp/sparkctl-ranks -- python3 -m sglang.launch_server \
                  --model-path /model --served-model-name qwen3.5-122b --host 0.0.0.0 --port 30000 --tp-size 2 \
                  --nnodes 2 --node-rank {rank} --dist-init-addr 192.168.200.12:29501 --context-length 32768 \
                  --mem-fraction-static 0.8 --reasoning-parser qwen3 --tool-call-parser qwen3_coder --enable-metrics"
@@ -319,10 +345,11 @@ fn copies_of_a_model() {
     (profile.engine.tensor_parallel, profile.engine.data_parallel) = (1, 2);
     for rank in [0, 1] {
         let argv = command(&profile, rank);
-        let wanted = "--tensor-parallel-size 1 --data-parallel-size 2 --data-parallel-address 192.168.200.12";
+        let wanted = "--tensor-parallel-size 1 --data-parallel-size 2 --data-parallel-address 192.168.200.12 --data-parallel-rpc-port 29550";
         assert!(argv.contains(wanted), "{argv}");
         assert!(argv.contains(&format!("--nnodes 2 --node-rank {rank}")), "{argv}");
     }
+    assert!(ports(&profile, 0).iter().any(|port| port.number == 29550));
 }
 
 #[test]
@@ -333,8 +360,8 @@ fn ports_follow_launch_and_rank() {
     alone.cluster.nodes.truncate(1);
     assert_eq!(numbers(&alone, 0), [30000]);
     assert_eq!((numbers(&profile(), 0), numbers(&profile(), 1)), (vec![30000, 6379], vec![]));
-    assert_eq!((numbers(&native(), 0), numbers(&native(), 1)), (vec![30000, 29501, 29499], vec![]));
-    assert_eq!((numbers(&sglang(), 0), numbers(&sglang(), 1)), (vec![30000, 29501, 29499], vec![30000]));
+    assert_eq!((numbers(&native(), 0), numbers(&native(), 1)), (vec![30000, 29499, 29501], vec![]));
+    assert_eq!((numbers(&sglang(), 0), numbers(&sglang(), 1)), (vec![30000, 29499, 29501], vec![30000]));
 }
 
 #[test]

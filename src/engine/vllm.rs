@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::milestones::{self, Milestone};
-use super::{Engine, HEAD_ADDRESS, KEY, MASTER_PORT, MODEL_TARGET, Member, Reserved, Unfit, flag};
+use super::{
+    DATA_PARALLEL_PORT, Engine, HEAD_ADDRESS, KEY, MASTER_PORT, Member, Reserved, Unfit, flag, model_target,
+};
 use crate::profile::{Engine as Settings, Launch, Profile};
 
 /// vLLM takes `_` for `-` in these.
@@ -27,6 +29,8 @@ const RESERVED: &[Reserved] = &[
             "-dpr",
             "--data-parallel-address",
             "-dpa",
+            "--data-parallel-rpc-port",
+            "-dpp",
             "--data-parallel-backend",
             "-dpb",
         ],
@@ -69,7 +73,7 @@ pub(super) struct Vllm;
 impl Engine for Vllm {
     fn command(&self, profile: &Profile, members: &[Member], rank: usize) -> Vec<String> {
         let engine = &profile.engine;
-        let mut argv: Vec<String> = ["vllm", "serve", MODEL_TARGET].map(str::to_owned).to_vec();
+        let mut argv = vec!["vllm".to_owned(), "serve".to_owned(), model_target(profile)];
         // A worker of a native launch has no endpoint, and so nothing that is about it.
         let has_endpoint = rank == 0;
         if has_endpoint {
@@ -131,6 +135,7 @@ fn spread(argv: &mut Vec<String>, engine: &Settings, members: &[Member], rank: u
     if engine.data_parallel > 1 {
         flag(argv, "--data-parallel-size", &engine.data_parallel);
         flag(argv, "--data-parallel-address", &members[0].address);
+        flag(argv, "--data-parallel-rpc-port", &DATA_PARALLEL_PORT);
     }
     if engine.expert_parallel {
         argv.push("--enable-expert-parallel".to_owned());

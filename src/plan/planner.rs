@@ -283,7 +283,7 @@ fn model_folder<'a>(
         ),
         Some(model) if !model.outside.is_empty() => error(
             format!(
-                "`{path}` has {} links to files outside of it, as a hub's cache has, and its container would not have those: {}",
+                "`{path}` has {} links to files outside of it, and its container would not have those: {}",
                 model.outside.len(),
                 model.outside[0]
             ),

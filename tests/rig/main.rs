@@ -9,6 +9,7 @@ mod fabric;
 mod harness;
 mod hosts;
 mod init;
+mod launches;
 mod real_vllm;
 mod refusals;
 mod restore;

@@ -1,6 +1,8 @@
 //! Real vLLM on real Ray, over two nodes: TP=2 on the CPU, with a model that knows what it is asked.
 
-use crate::harness::{Operator, Rig, answers_rightly, chat};
+use std::time::Duration;
+
+use crate::harness::{Operator, Rig, answers_rightly, chat, eventually};
 
 #[test]
 fn real_vllm_is_deployed_changed_and_rolled_back() {
@@ -34,4 +36,29 @@ fn real_vllm_is_deployed_changed_and_rolled_back() {
     operator.run(&["stop"]).ended(0);
     assert!(chat("Hello!").is_err());
     assert!(rig.containers("spark1").is_empty() && rig.containers("spark2").is_empty());
+}
+
+/// vLLM's own launch over two nodes, then on Ray, and back.
+#[test]
+fn real_vllm_by_its_own_launch() {
+    let rig = Rig::clean();
+    rig.run(&["load", "spark1", "vllm"]);
+    let mut operator = Operator::with("rig-vllm");
+    operator.edit("launch: ray", "launch: native");
+    operator.deploy().ended(0).saying("chat, reasoning, tool call").saying("release 1 serves");
+    answers_rightly();
+    operator.run(&["status"]).ended(0).saying("release 1, serving").saying("native 2 of 2 ranks");
+
+    operator.edit("launch: native", "launch: ray");
+    operator.deploy().ended(0).saying("release 2 serves");
+    answers_rightly();
+    operator.run(&["status"]).ended(0).saying("Ray 2 of 2 nodes");
+
+    operator.run(&["rollback"]).ended(0).saying("release 1 serves");
+    answers_rightly();
+    rig.on("spark2", "docker kill sparkctl-rig-vllm-1");
+    eventually("the endpoint is closed", Duration::from_secs(60), || chat("Hello!").is_err());
+    let said = operator.run(&["status"]).ended(8);
+    assert!(said.stdout.contains("DEGRADED: rank 1 (spark2) ended"), "{}", said.stdout);
+    assert!(said.stdout.contains("native 1 of 2 ranks"), "{}", said.stdout);
 }

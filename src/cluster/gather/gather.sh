@@ -221,12 +221,16 @@ model_folder() {
   section model-dangling
   find "$model/" -xtype l -printf '%P\0' 2>/dev/null
   section model-outside
-  # Links that lead out of the folder: a container that has the folder alone does not have them.
+  # Links that lead out of what the container gets: the folder, or all that a hub's cache has of the model.
+  case $model in
+    */models--*/snapshots/*) whole=$model/../.. ;;
+    *) whole=$model ;;
+  esac
   find "$model/" -mindepth 1 -name '.*' -prune -o -type l -exec sh -c '
     root=$(readlink -f "$0")
     for link; do
       case $(readlink -f "$link") in "$root"/*) ;; *) printf "%s\0" "$link" ;; esac
-    done' "$model" {} + 2>/dev/null
+    done' "$whole" {} + 2>/dev/null
   section model-partial
   find "$model/" -path '*/.sparkctl-partial/*' -type f -printf '%s\n' 2>/dev/null
   section model-problems

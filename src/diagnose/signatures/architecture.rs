@@ -57,7 +57,7 @@ pub const SIGNATURES: &[Signature] = &[
         severity: Root(Architecture),
         pattern: r"illegal memory access",
         cause: "a kernel of the engine is faulty on this GPU",
-        hint: "switch CUDA graphs, speculation and FlashInfer off in `engine.args`, one after the other, or change the image",
+        hint: "leave out `engine.speculative`, switch CUDA graphs and FlashInfer off in `engine.args`, one after the other, or change the image",
         reference: "vllm-project/vllm#50705",
         examples: &["torch.AcceleratorError: CUDA error: an illegal memory access was encountered"],
     },
@@ -89,7 +89,7 @@ pub const SIGNATURES: &[Signature] = &[
         severity: Root(Architecture),
         pattern: r"is not divisible by weight quantization block_[nk]",
         cause: "the quantisation's blocks do not divide by the ranks",
-        hint: "lower `engine.tensor_parallel`, or add `--enable-expert-parallel` to `engine.args`",
+        hint: "lower `engine.tensor_parallel`, or set `engine.expert_parallel`",
         reference: "vllm-project/vllm#54178, vllm-project/vllm#52997, vllm-project/vllm#44763",
         examples: &[
             "ValueError: The output_size of gate's and up's weight = 192 is not divisible by weight quantization block_n = 128.",

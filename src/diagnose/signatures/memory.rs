@@ -97,6 +97,17 @@ pub const SIGNATURES: &[Signature] = &[
     Signature {
         id: "MEM-DERIVED",
         severity: Root(Model),
+        pattern: r"context_length \((\d+)\) is greater than the derived context_length \((\d+)\)",
+        cause: "a context of {1} tokens is more than the {2} that the model is made for",
+        hint: "set `engine.context_length` to {2} or less",
+        reference: "own",
+        examples: &[
+            "ValueError: User-specified context_length (999999) is greater than the derived context_length (4096). This may lead to incorrect model outputs or CUDA errors.",
+        ],
+    },
+    Signature {
+        id: "MEM-DERIVED",
+        severity: Root(Model),
         pattern: r"is greater than the derived (?:max_model_len|context length)",
         cause: "the context is longer than the model is made for",
         hint: "lower `engine.context_length`",
@@ -121,7 +132,7 @@ pub const SIGNATURES: &[Signature] = &[
         severity: Root(Memory),
         pattern: r"CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|cudaErrorMemoryAllocation|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY",
         cause: "the GPU ran out of memory at a peak: loading, a long prefill or the capture of graphs",
-        hint: "lower `engine.memory_fraction`, or `--max-num-batched-tokens` and `--max-num-seqs` in `engine.args`",
+        hint: "lower `engine.memory_fraction` or `engine.max_requests`, or `--max-num-batched-tokens` in `engine.args`",
         reference: "vllm-project/vllm#2248",
         examples: &[
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB. GPU 0 has a total capacity of 121.7 GiB",

@@ -32,7 +32,7 @@ pub const SIGNATURES: &[Signature] = &[
         severity: Root(Model),
         pattern: r"requires you to execute the|contains custom code which must be executed",
         cause: "the model comes with code of its own, which the engine does not run unasked",
-        hint: "read that code; if you trust it, add `--trust-remote-code` to `engine.args`",
+        hint: "read that code; if you trust it, set `engine.trust_remote_code`",
         reference: "own",
         examples: &[
             "ValueError: The repository /models/x contains custom code which must be executed to correctly load the model.",

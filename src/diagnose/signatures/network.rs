@@ -6,6 +6,18 @@ use super::Signature;
 
 pub const SIGNATURES: &[Signature] = &[
     Signature {
+        id: "MEETING-PORT",
+        severity: Root(Container),
+        pattern: r"failed to listen on any local network address\. port: (\d+)|sparkctl: cannot listen at \S+ port (?:\d+): Address already in use",
+        cause: "the port of the head where the ranks meet is taken by another process",
+        hint: "stop what listens there (`ss -ltnp` on the first node shows it)",
+        reference: "own",
+        examples: &[
+            "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29501, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+            "sparkctl: cannot listen at 192.168.200.11 port 29499: Address already in use",
+        ],
+    },
+    Signature {
         id: "PORT-USE",
         severity: Root(Container),
         pattern: r"Address already in use|Errno 98\b|EADDRINUSE|Port \S+ is (?:already in use|in use|occupied)|port is already allocated",

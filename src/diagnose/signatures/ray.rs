@@ -166,7 +166,7 @@ pub const SIGNATURES: &[Signature] = &[
         severity: Root(Model),
         pattern: r"World size \(\d+\) is larger than the number of available GPUs|local_world_size .* must be less than or equal to the number of visible devices|cannot be larger than the number of available GPUs|world_size .* is less than than max local gpu count",
         cause: "the engine looks for all GPUs on one node: it was not told of the others, or a node shows no GPU",
-        hint: "remove flags of parallelism from `engine.args`, and compare `engine.tensor_parallel` with the number of nodes",
+        hint: "remove flags of parallelism from `engine.args`, and check that every node shows its GPU (`nvidia-smi`)",
         reference: "vllm-project/vllm#15217, vllm-project/vllm#29447, vllm-project/vllm#28873",
         examples: &[
             "ValueError: World size (2) is larger than the number of available GPUs (1) in this node.",
@@ -178,7 +178,7 @@ pub const SIGNATURES: &[Signature] = &[
         severity: Root(Model),
         pattern: r"Total number of attention heads \((\d+)\) must be divisible by tensor parallel size \((\d+)\)",
         cause: "the model's {1} attention heads do not divide by {2} ranks",
-        hint: "set `engine.tensor_parallel` to a divisor of {1}",
+        hint: "set `engine.tensor_parallel` to a divisor of {1}, and spread the rest by `engine.pipeline_parallel`",
         reference: "vllm-project/vllm#2652, vllm-project/vllm#4232, vllm-project/vllm#11797",
         examples: &[
             "ValueError: Total number of attention heads (32) must be divisible by tensor parallel size (3).",
@@ -189,7 +189,7 @@ pub const SIGNATURES: &[Signature] = &[
         severity: Root(Model),
         pattern: r"must be divisible by ep_size",
         cause: "the model's experts do not divide by the ranks",
-        hint: "set `engine.tensor_parallel` to a divisor of the number of experts, or remove expert parallelism from `engine.args`",
+        hint: "set `engine.tensor_parallel` to a divisor of the number of experts, or leave out `engine.expert_parallel`",
         reference: "vllm-project/vllm#52435",
         examples: &["AssertionError: num_experts 160 must be divisible by ep_size 3"],
     },

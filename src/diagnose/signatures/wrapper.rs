@@ -5,6 +5,15 @@ use super::Signature;
 
 pub const SIGNATURES: &[Signature] = &[
     Signature {
+        id: "NATIVE-GONE",
+        severity: Wrapper,
+        pattern: r"sparkctl: rank (\d+) at \S+ is gone: ending the engine",
+        cause: "rank {1} ended, and with it the group",
+        hint: "look into the log of that rank",
+        reference: "own",
+        examples: &["sparkctl: rank 1 at 192.168.200.12 is gone: ending the engine of rank 0"],
+    },
+    Signature {
         id: "RAY-WORKER-DEAD",
         severity: Wrapper,
         pattern: r"RayWorkerProc rank=\[?(\d+).*died unexpectedly|Worker proc \S*(\d+) died unexpectedly",
