@@ -102,9 +102,10 @@ network() {
   ip -j addr 2>&1
   section rdma
   # Device and interface, a pair a line.
+  found=
   for net in /sys/class/infiniband/*/device/net/*; do
     [ -e "$net" ] || continue
-    device=${net#/sys/class/infiniband/}
+    found=yes device=${net#/sys/class/infiniband/}
     printf '%s %s\n' "${device%%/*}" "${net##*/}"
   done
   section rdma-files
@@ -118,7 +119,8 @@ network() {
   fi
   [ -d /sys/class/infiniband ] && grep -sH . "$@" | grep -v ':0000:0000:0000:0000:0000:0000:0000:0000$'
   section ibdev2netdev
-  have ibdev2netdev && ask 5 ibdev2netdev ibdev2netdev 2>/dev/null && say
+  # Slow, and says no more than the files do where there are any.
+  [ -z "$found" ] && have ibdev2netdev && ask 5 ibdev2netdev ibdev2netdev 2>/dev/null && say
   section infiniband
   [ -e /dev/infiniband ] && echo yes
   planning || return 0
