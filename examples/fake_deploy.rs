@@ -11,6 +11,7 @@ use sparkctl::config;
 use sparkctl::delivery::Delivery;
 use sparkctl::event::{Events, RunOutcome};
 use sparkctl::execute::{Cancel, Hosts};
+use sparkctl::fabric::Links;
 use sparkctl::host::fake::Behaviour;
 use sparkctl::host::{FakeCluster, Host};
 use sparkctl::operation::{self, Operation};
@@ -38,7 +39,8 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
     let host = |node| Arc::new(cluster.host(node)) as Arc<dyn Host>;
     let nodes = profile.cluster.nodes.iter();
     let hosts: Hosts = nodes.map(|node| (node.name.clone(), host(&node.name))).collect();
-    let operator = Operator { who: "example".to_owned(), now: "2026-03-01T09:00:00Z".parse()? };
+    let operator =
+        Operator { who: "example".to_owned(), now: "2026-03-01T09:00:00Z".parse()?, skip: Vec::new() };
     show_plan(profile, &hosts, &operator).await?;
 
     let (events, receiver) = Events::channel();
@@ -67,7 +69,7 @@ async fn show_plan(
     operator: &Operator,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let facts = operation::look(profile, hosts).await.map_err(|errors| errors[0].to_string())?;
-    let planned = planner::deploy(profile, &Delivery::default(), &facts, operator)?;
+    let planned = planner::deploy(profile, &Delivery::default(), &facts, &Links::default(), operator)?;
     writeln!(std::io::stdout(), "{}", render::text(&planned.plan, false))?;
     Ok(())
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use crate::check::Finding;
 use crate::cluster::facts::{ContainerState, NodeFacts};
 use crate::diagnose::Diagnosis;
-use crate::plan::check::Finding;
 use crate::plan::{Plan, StageKind};
 use crate::profile::{DeploymentName, NodeName};
 use crate::release::ReleaseNumber;

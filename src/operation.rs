@@ -5,12 +5,14 @@
 //! killed anywhere and the next one continues or repairs.
 
 mod back;
+mod check;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
+use crate::check::Finding;
 use crate::cluster::facts::{Depth, DockerFacts, NodeFacts};
 use crate::cluster::gather;
 use crate::delivery::{Delivery, store as kept};
@@ -18,13 +20,15 @@ use crate::diagnose::Diagnosis;
 use crate::error::{chain, in_full};
 use crate::event::{Event, Events, Failure, RunOutcome};
 use crate::execute::{Cancel, ExecuteError, Hosts, StepError, execute, readiness};
+use crate::fabric::{self, Links};
 use crate::host::HostError;
-use crate::plan::check::Finding;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan};
-use crate::profile::Profile;
+use crate::profile::{Node, Profile};
 use crate::release::lock::{self, Lock, LockError};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber};
+
+pub use check::{Examined, check};
 
 /// How long one token may take where it is asked whether a release serves.
 const PROBE: Duration = Duration::from_secs(20);
@@ -67,16 +71,44 @@ pub enum Target {
 /// Looks at all nodes at once, for a plan; facts in the order of the profile's nodes. A Docker Engine
 /// that cannot be used is an error here: what runs is not known then.
 pub async fn look(profile: &Profile, hosts: &Hosts) -> Result<Vec<NodeFacts>, Vec<HostError>> {
-    let request = gather::Request::of(profile, Depth::Plan);
-    let all = profile.cluster.nodes.iter().map(|node| gather::gather(hosts[&node.name].as_ref(), &request));
-    let (mut facts, mut errors) = (Vec::new(), Vec::new());
-    for result in join_all(all).await {
-        match result.and_then(with_docker) {
+    let (seen, mut errors) = examine(profile, hosts).await;
+    let mut facts = Vec::new();
+    for seen in seen {
+        match with_docker(seen) {
             Ok(seen) => facts.push(seen),
             Err(error) => errors.push(error),
         }
     }
     if errors.is_empty() { Ok(facts) } else { Err(errors) }
+}
+
+/// Looks at all nodes that there are hosts of, at once: the facts of those that answered, in the order of the profile's
+/// nodes, and why the others did not.
+pub async fn examine(profile: &Profile, hosts: &Hosts) -> (Vec<NodeFacts>, Vec<HostError>) {
+    let request = gather::Request::of(profile, Depth::Check);
+    let there = profile.cluster.nodes.iter().filter_map(|node| hosts.get(&node.name));
+    let all = there.map(|host| gather::gather(host.as_ref(), &request));
+    let (mut facts, mut errors) = (Vec::new(), Vec::new());
+    for result in join_all(all).await {
+        match result {
+            Ok(seen) => facts.push(seen),
+            Err(error) => errors.push(error),
+        }
+    }
+    (facts, errors)
+}
+
+/// Probes the fabric between the nodes of which there are facts; with `measure` also its speed.
+pub async fn probe(profile: &Profile, hosts: &Hosts, facts: &[NodeFacts], measure: bool) -> Links {
+    let there = |node: &&Node| facts.iter().any(|facts| facts.node == node.name);
+    let nodes: Vec<_> = profile.cluster.nodes.iter().filter(there).collect();
+    let addresses: Vec<_> = nodes.iter().map(|node| node.fabric).collect();
+    let rails = fabric::rails(&addresses, facts);
+    let members = nodes.iter().zip(rails);
+    let members: Vec<_> = members
+        .map(|(node, addresses)| fabric::Member { host: hosts[&node.name].as_ref(), addresses })
+        .collect();
+    fabric::probe(&members, measure).await
 }
 
 /// The same facts, or the error that the node's Docker Engine cannot be used.
@@ -123,9 +155,12 @@ impl Operation<'_> {
     pub async fn deploy(&self, delivery: &Delivery) -> RunOutcome {
         let outcome = match self.begin("deploy", delivery).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match planner::deploy(self.profile, delivery, &facts, self.operator) {
-                Err(Refused(findings)) => RunOutcome::Refused { findings },
-                Ok(planned) => self.carry_out(planned, &facts).await,
+            Ok((_lock, facts)) => match self.probe(&facts).await {
+                Err(outcome) => outcome,
+                Ok(links) => match planner::deploy(self.profile, delivery, &facts, &links, self.operator) {
+                    Err(Refused(findings)) => RunOutcome::Refused { findings },
+                    Ok(planned) => self.carry_out(planned, &facts).await,
+                },
             },
         };
         self.finish(outcome).await
@@ -172,6 +207,15 @@ impl Operation<'_> {
             biased;
             () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
             begun = self.lock_and_look(command, delivery) => begun,
+        }
+    }
+
+    /// Probes the fabric, unless the wish to end comes first.
+    async fn probe(&self, facts: &[NodeFacts]) -> Result<Links, RunOutcome> {
+        tokio::select! {
+            biased;
+            () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
+            links = probe(self.profile, self.hosts, facts, false) => Ok(links),
         }
     }
 

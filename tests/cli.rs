@@ -30,7 +30,7 @@ fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let commands = [
         "init", "plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "import",
-        "config", "schema",
+        "config", "schema", "facts",
     ];
     for command in commands {
         let said = run(state.path(), &[command, "--help"]);
@@ -361,9 +361,9 @@ fn init_of_this_machine() {
         assert!(said.stdout.contains(told), "{told}: {}", said.stdout);
     }
     let text = std::fs::read_to_string(&file).expect("it was written");
-    assert!(text.starts_with("# yaml-language-server: $schema=sparkctl.schema.json\n"), "{text}");
+    assert!(text.starts_with("# yaml-language-server: $schema=profile.schema.json\n"), "{text}");
     assert!(text.contains("host: local") && text.contains(model), "{text}");
-    let schema = std::fs::read_to_string(folder.path().join("sparkctl.schema.json")).expect("it was written");
+    let schema = std::fs::read_to_string(folder.path().join("profile.schema.json")).expect("it was written");
     assert_eq!(serde_json::from_str::<Value>(&schema).expect("a document")["title"], "sparkctl profile");
     // It is a profile, and the same to every command.
     let said = run(folder.path(), &["config", &name]);

@@ -7,11 +7,12 @@ mod desk;
 use std::process::Command;
 
 use desk::{Desk, operator};
+use sparkctl::check::{Finding, Severity};
 use sparkctl::cluster::facts::{ModelContent, NodeFacts, ShardIndex};
 use sparkctl::delivery::Delivery;
+use sparkctl::fabric::Links;
 use sparkctl::memory::{GIB, seen};
 use sparkctl::operation;
-use sparkctl::plan::check::{Finding, Severity};
 use sparkctl::plan::planner;
 use sparkctl::profile::Profile;
 
@@ -34,7 +35,7 @@ async fn facts(config: String, gib: u64) -> (Profile, Vec<NodeFacts>) {
 
 /// The findings about the model.
 fn found(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
-    let all = match planner::deploy(profile, &Delivery::default(), facts, &operator()) {
+    let all = match planner::deploy(profile, &Delivery::default(), facts, &Links::default(), &operator()) {
         Ok(planned) => planned.warnings,
         Err(refused) => refused.0,
     };

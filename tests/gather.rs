@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
-use sparkctl::cluster::facts::{Depth, InterfaceKind, Missing, ModelForm, Smi};
+use sparkctl::cluster::facts::{Depth, InterfaceKind, Missing, ModelForm, Safetensors, Smi};
 use sparkctl::cluster::gather::{Request, gather};
 use sparkctl::cluster::parse::{Seen, parse};
 use sparkctl::host::LocalHost;
@@ -85,7 +85,7 @@ async fn this_machine() {
             continue;
         }
         let content = facts.model.unwrap().content.unwrap();
-        assert!(content.safetensors.len() == 3 && content.safetensors.iter().all(|file| file.is_whole()));
+        assert!(content.safetensors.len() == 3 && content.safetensors.iter().all(Safetensors::is_whole));
         assert!(facts.model_disk.unwrap().free > 0);
         assert!(facts.tools.contains_key("python3"));
         if depth == Depth::Check {
@@ -188,6 +188,32 @@ fn a_model_that_is_not_whole() {
     assert!(content.config.unwrap().ends_with("=== sparkctl end ===\n"), "a file's text is no section");
 }
 
+/// A snapshot in a Hub's cache has its files in `blobs`, which its container gets as well; anything farther it does not.
+#[test]
+fn a_model_in_a_hub_cache() {
+    let home = tempfile::tempdir().unwrap();
+    let cache = home.path().join("hub/models--Qwen--Tiny");
+    let snapshot = cache.join("snapshots/0123abcd");
+    fs::create_dir_all(cache.join("blobs")).unwrap();
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::write(cache.join("blobs/aa"), "{}").unwrap();
+    fs::write(home.path().join("elsewhere"), "x").unwrap();
+    symlink("../../blobs/aa", snapshot.join("config.json")).unwrap();
+    let look = || {
+        let path = snapshot.to_str().unwrap().to_owned();
+        seen(&[], &Request { model_path: Some(path), ..request(Depth::Plan) }, home.path()).model.unwrap()
+    };
+    let model = look();
+    assert_eq!(
+        model.files.iter().map(|file| (file.path.as_str(), file.size)).collect::<Vec<_>>(),
+        [("config.json", 2)]
+    );
+    assert_eq!(model.outside, Vec::<String>::new());
+    symlink("../../../../elsewhere", snapshot.join("far.json")).unwrap();
+    let outside = look().outside;
+    assert!(outside.len() == 1 && outside[0].ends_with("/far.json"), "{outside:?}");
+}
+
 #[test]
 fn models_in_the_usual_places() {
     let home = tempfile::tempdir().unwrap();
@@ -232,9 +258,9 @@ fn models_in_the_usual_places() {
         (Some("Qwen3ForCausalLM"), Some("fp8"))
     );
     assert_eq!(cached.lacks, ["model-00002-of-00002.safetensors is a link that leads nowhere"]);
-    let noted = found("models--a--b");
+    let mentioned = found("models--a--b");
     assert_eq!(
-        (noted.form, noted.repo.as_deref(), noted.complete),
+        (mentioned.form, mentioned.repo.as_deref(), mentioned.complete),
         (ModelForm::HubNotes, Some("a/b"), false)
     );
     let whole = found("deep/er/plain");

@@ -13,24 +13,20 @@
 
 mod desk;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use desk::{Desk, operator};
+use desk::{operator, recorded_sparks};
 use proptest::prelude::*;
-use sparkctl::cluster::facts::NodeFacts;
 use sparkctl::config;
-use sparkctl::delivery::{self, Delivery};
-use sparkctl::host::{FakeCluster, Host};
+use sparkctl::delivery;
+use sparkctl::fabric::Links;
 use sparkctl::import::folder::Disk;
 use sparkctl::import::write::yaml;
 use sparkctl::import::{Beside, Folder, ImportError, Imported, Wanted, import};
-use sparkctl::operation;
 use sparkctl::plan::planner;
-use sparkctl::profile::{Cluster, Node, NodeName, Profile};
+use sparkctl::profile::{Cluster, Node, Profile};
 
 fn recipes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipes")
@@ -74,40 +70,7 @@ fn loaded(imported: &Imported) -> Result<Profile, String> {
         .map_err(|error| error.to_string())
 }
 
-/// What is seen on Sparks that have the model and the image.
-async fn facts(profile: &Profile) -> Vec<NodeFacts> {
-    let seed = FakeCluster::seed();
-    let machines = seed.machines();
-    let pattern = &machines[&"spark1".parse::<NodeName>().unwrap()];
-    let machine = |node: &Node| {
-        let mut machine = pattern.clone();
-        machine.system.hostname = node.name.to_string();
-        machine.system.boot_id = format!("boot-of-{}", node.name);
-        for address in machine.interfaces.iter_mut().flat_map(|interface| &mut interface.addresses) {
-            if address.address == Ipv4Addr::new(192, 168, 200, 12) {
-                address.address = node.fabric;
-            } else if !address.address.is_loopback() {
-                address.address = Ipv4Addr::new(10, 1, 230, node.fabric.octets()[3]);
-            }
-        }
-        let model = machine.folders.values().next().unwrap().clone();
-        machine.folders = BTreeMap::from([(profile.model.path.clone(), model)]);
-        for image in &mut machine.images {
-            image.references = vec![profile.image.reference.with_tag()];
-        }
-        (node.name.clone(), machine)
-    };
-    let desk = Desk {
-        cluster: FakeCluster::new(profile.cluster.nodes.iter().map(machine)),
-        profile: profile.clone(),
-        delivery: Delivery::default(),
-    };
-    let host = |node: &NodeName| Arc::new(desk.cluster.host(node)) as Arc<dyn Host>;
-    let hosts = profile.cluster.nodes.iter().map(|node| (node.name.clone(), host(&node.name))).collect();
-    operation::look(profile, &hosts).await.expect("the machines answer")
-}
-
-/// Whether the profile loads from its file, and plans against what is on Sparks.
+/// Whether the profile loads from its file, and plans against what was recorded of Sparks.
 async fn planned(imported: &Imported) -> Result<(), String> {
     let mut profile = loaded(imported)?;
     // A secret is the operator's, who is not here.
@@ -115,8 +78,10 @@ async fn planned(imported: &Imported) -> Result<(), String> {
     let delivery = delivery::read::read(&profile).await.map_err(|problems| {
         problems.into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ")
     })?;
-    let facts = facts(&profile).await;
-    match planner::deploy(&profile, &delivery, &facts, &operator()) {
+    let mut facts = recorded_sparks(&profile);
+    // What the recorded model takes of the memory says nothing of the recipe's.
+    facts[0].model.as_mut().unwrap().content = None;
+    match planner::deploy(&profile, &delivery, &facts, &Links::default(), &operator()) {
         Ok(planned) if planned.plan.is_empty() => Err("the plan is empty".to_owned()),
         Ok(_) => Ok(()),
         Err(refused) => {

@@ -121,3 +121,42 @@ async fn a_machine_that_is_gone_leaves_the_others() {
     let seen = look::machines(&hosts(&cluster), &[]).await;
     assert!(seen[0].is_ok() && seen[1].is_err());
 }
+
+/// Recorded machines: which fabric is chosen, or why none.
+#[tokio::test(start_paused = true)]
+async fn the_fabric_of_recorded_machines() {
+    let cases = [
+        (
+            "spark-pair",
+            "192.168.200.0/24: 192.168.200.12, 192.168.200.13",
+            "192.168.201.0/24: it would do: the other half",
+        ),
+        (
+            "spark-switch",
+            "192.168.100.0/24: 192.168.100.11, 192.168.100.12, 192.168.100.13, 192.168.100.14",
+            "192.168.101.0/24: it would do: the other half",
+        ),
+        (
+            "spark-ring",
+            "the nodes are tied by separate links",
+            "192.168.101.0/30: only spark1 and spark2 are in it",
+        ),
+        ("x86-discrete", "10.0.0.0/24: 10.0.0.21", ""),
+    ];
+    for (name, expected, beside) in cases {
+        let file = format!("{}/tests/data/facts/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        let recorded: Vec<NodeFacts> = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let (_, choice) = looked(&FakeCluster::recorded(&recorded, SEED_MODEL), None).await;
+        let outcome = match (&choice.chosen, &choice.refusal) {
+            (Some(chosen), _) => {
+                let ends: Vec<_> = chosen.ends.iter().map(|end| end.address.to_string()).collect();
+                format!("{}: {}", chosen.subnet.unwrap(), ends.join(", "))
+            }
+            (None, refusal) => refusal.as_ref().unwrap().message.clone(),
+        };
+        assert!(outcome.starts_with(expected), "{name}: {outcome}");
+        let others = choice.others.iter().map(|other| format!("{}: {}", other.subnet, other.against[0]));
+        let others = others.collect::<Vec<_>>().join("\n");
+        assert!(others.contains(beside), "{name}: {others}");
+    }
+}

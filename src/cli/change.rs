@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use std::io::IsTerminal;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Global, Output, known, session};
+use super::{Global, Output, check, known, session};
 use crate::config::{Loaded, Places};
 use crate::delivery::Delivery;
 use crate::error::{CommandError, Exit, in_full};
@@ -26,6 +26,8 @@ use crate::report::{Sink, audit::Audit, json::Json, report, terminal::Terminal};
 pub struct DeployArgs {
     #[command(flatten)]
     profile: known::ProfileArgs,
+    #[command(flatten)]
+    checks: check::Skip,
 }
 
 /// Back to an earlier release: the same image content, arguments, environment and weights.
@@ -48,17 +50,18 @@ pub struct StopArgs {
 }
 
 enum What {
-    Deploy(Delivery),
+    Deploy(Delivery, Vec<String>),
     Rollback(Target),
     Stop,
 }
 
 /// `sparkctl deploy`.
 pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandError> {
+    let skip = args.checks.skipped()?;
     let loaded = known::load(&args.profile)?;
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
-    run(&profile, Some(places), "deploy", What::Deploy(delivery), global).await
+    run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), global).await
 }
 
 /// `sparkctl rollback`.
@@ -80,14 +83,14 @@ pub(super) fn usage(message: &str) -> CommandError {
 }
 
 /// Who runs sparkctl, and when.
-pub(super) fn operator() -> Operator {
+pub(super) fn operator(skip: Vec<String>) -> Operator {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| {
         let named = std::process::Command::new("id").arg("-un").output();
         let name = named.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
         name.ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())
     });
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now() }
+    Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now(), skip }
 }
 
 /// `places` are those of the profile's fields, where it was read from a file just now.
@@ -150,11 +153,12 @@ async fn operate(
     events: &Events,
     cancel: &Cancel,
 ) -> RunOutcome {
-    let operator = operator();
+    let skip = if let What::Deploy(_, skip) = &what { skip.clone() } else { Vec::new() };
+    let operator = operator(skip);
     let reconnect = &Again { profile, global };
     let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect };
     match what {
-        What::Deploy(delivery) => operation.deploy(&delivery).await,
+        What::Deploy(delivery, _) => operation.deploy(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
     }

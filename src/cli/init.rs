@@ -364,11 +364,11 @@ fn ask_for_hosts(global: &Global) -> Result<Vec<String>, CommandError> {
     }
 }
 
-/// Shows rows with numbers from 1, and gives what was answered, counted from 0. What is no number is beyond all rows.
+/// Shows rows with numbers from 1, and gives what was answered, counted from 0.
 fn question_and_answer(question: &str, rows: &[String], how: &str) -> Result<Vec<usize>, CommandError> {
     let failed = |error: io::Error| CommandError::new(Exit::Usage, format!("error: cannot ask: {error}"));
-    let mut err = io::stderr().lock();
-    let mut show = || -> io::Result<()> {
+    let show = || -> io::Result<()> {
+        let mut err = io::stderr().lock();
         writeln!(err, "{question}")?;
         for (number, row) in (1..).zip(rows) {
             writeln!(err, "  {number:2}  {row}")?;
@@ -379,8 +379,27 @@ fn question_and_answer(question: &str, rows: &[String], how: &str) -> Result<Vec
     show().map_err(failed)?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line).map_err(failed)?;
+    Ok(numbers(&line))
+}
+
+/// Numbers from 1 in a line, counted from 0. A word that is none is a number beyond all rows.
+fn numbers(line: &str) -> Vec<usize> {
     let number = |word: &str| {
         word.parse::<usize>().ok().and_then(|number| number.checked_sub(1)).unwrap_or(usize::MAX)
     };
-    Ok(line.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty()).map(number).collect())
+    line.split(|c: char| c.is_whitespace() || c == ',').filter(|word| !word.is_empty()).map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_answered() {
+        let cases: [(&str, &[usize]); 5] =
+            [("", &[]), ("\n", &[]), ("2 1\n", &[1, 0]), ("1,3", &[0, 2]), ("0 spark1 -1", &[usize::MAX; 3])];
+        for (line, expected) in cases {
+            assert_eq!(numbers(line), expected, "{line:?}");
+        }
+    }
 }

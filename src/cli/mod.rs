@@ -1,6 +1,7 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
 mod change;
+mod check;
 mod config;
 mod facts;
 mod fit;
@@ -61,6 +62,7 @@ enum Output {
 #[derive(Debug, Subcommand)]
 enum Command {
     Init(init::InitArgs),
+    Check(check::CheckArgs),
     Plan(plan::PlanArgs),
     #[command(hide = true)]
     Facts(facts::FactsArgs),
@@ -107,6 +109,7 @@ pub fn main() -> ExitCode {
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
     match command {
         Command::Init(args) => init::run(args, global).await,
+        Command::Check(args) => check::run(args, global).await,
         Command::Plan(args) => plan::run(args, global).await,
         Command::Facts(args) => facts::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,

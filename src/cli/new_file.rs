@@ -8,7 +8,7 @@ use crate::config;
 use crate::error::{CommandError, Exit};
 
 /// What the schema is called beside a profile.
-pub const SCHEMA: &str = "sparkctl.schema.json";
+pub const SCHEMA: &str = "profile.schema.json";
 
 /// Refuses a file that is there already.
 pub fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), CommandError> {

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Global, Output, change, known, print, session};
+use super::{Global, Output, change, check, known, print, session};
+use crate::check::{Finding, Severity};
 use crate::cluster::facts::NodeFacts;
 use crate::cluster::recorded;
 use crate::config::Loaded;
 use crate::error::{CommandError, Exit};
+use crate::fabric::Links;
 use crate::operation;
 use crate::plan::{planner, render};
 use crate::profile::Profile;
@@ -24,6 +26,8 @@ pub struct PlanArgs {
     /// Answers with exit status 10 where there is something to do.
     #[arg(long)]
     exit_code: bool,
+    #[command(flatten)]
+    checks: check::Skip,
     /// Plans against recorded facts, as `sparkctl facts` prints them, and connects to nothing.
     #[arg(long, value_name = "FILE")]
     facts: Option<PathBuf>,
@@ -34,17 +38,18 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
     let loaded = known::load(&args.profile)?;
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
-    let facts = match &args.facts {
-        Some(file) => read_facts(file, &profile)?,
-        None => {
-            let hosts = session::connect_all(&profile, global).await?;
-            let unreachable = |errors: Vec<_>| session::unreachable(&errors);
-            let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
-            operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
-            facts
-        }
+    let operator = change::operator(args.checks.skipped()?);
+    let (facts, fabric) = if let Some(file) = &args.facts {
+        (read_facts(file, &profile)?, Links::default())
+    } else {
+        let hosts = session::connect_all(&profile, global).await?;
+        let unreachable = |errors: Vec<_>| session::unreachable(&errors);
+        let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
+        operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
+        let fabric = operation::probe(&profile, &hosts, &facts, false).await;
+        (facts, fabric)
     };
-    let planned = planner::deploy(&profile, &delivery, &facts, &change::operator()).map_err(|refused| {
+    let planned = planner::deploy(&profile, &delivery, &facts, &fabric, &operator).map_err(|refused| {
         let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");
         CommandError::new(Exit::Refused, lines).details(&refused.0)
     })?;
@@ -54,7 +59,9 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
             print(&format!("{}\n", json::document(content)));
         }
         Output::Text => {
-            for line in terminal::finding_lines(&planned.warnings, Some(&places)) {
+            let told = |finding: &Finding| finding.severity > Severity::Note || global.verbose > 0;
+            let told: Vec<_> = planned.warnings.into_iter().filter(told).collect();
+            for line in terminal::finding_lines(&told, Some(&places)) {
                 print(&format!("{line}\n"));
             }
             print(&render::text(&planned.plan, global.verbose > 0));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use crate::cluster::facts::{
-    Clock, Container, Depth, Docker, DockerFacts, Image, Listener, NoDocker, NodeFacts,
+    Clock, Container, Depth, Docker, DockerFacts, Image, Listener, NoDocker, NodeFacts, User,
 };
 use crate::cluster::parse::parse;
 use crate::host::{Host, HostError, Script};
@@ -141,7 +141,7 @@ pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, Hos
         gaps: seen.gaps,
         system: seen.system,
         clock: seen.clock.map(|(begun, ended)| Clock { asked, begun, ended, answered }),
-        user: seen.user,
+        user: User { greeting: output.noise.lines().next().map(str::to_owned), ..seen.user },
         interfaces: seen.interfaces,
         routes: seen.routes,
         peers: seen.peers,

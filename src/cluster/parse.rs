@@ -65,7 +65,7 @@ pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen,
     }
     // Without these it would seem that there is nothing, where nothing was looked at.
     if let Some(lacks) =
-        ["system", "addresses", "releases"].iter().find(|name| sections.bytes(name).is_none())
+        ["system", "addresses", "releases", "kept"].iter().find(|name| sections.bytes(name).is_none())
     {
         return Err(format!("the answer lacks `{lacks}`"));
     }

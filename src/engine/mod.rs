@@ -30,8 +30,10 @@ pub const MASTER_PORT: u16 = 29_501;
 /// The port on the head where the engines of a model's copies meet, by a native launch of vLLM.
 const DATA_PARALLEL_PORT: u16 = 29_550;
 
-/// Where the model's folder is in the container.
+/// Where the model's folder is in the container, but for one in a Hub's cache.
 pub const MODEL_TARGET: &str = "/model";
+/// Where the folder is in the container that a Hub's cache has of the model.
+const HUB_TARGET: &str = "/hub";
 
 /// Hints that several engines' flags share.
 const HEAD_ADDRESS: &str = "leave it out: it is the first node's `fabric`";
@@ -40,7 +42,7 @@ const KEY: &str = "leave it out: this version cannot ask an endpoint that needs 
 const CACHE_TARGET: &str = "/root/.cache";
 
 /// All that sparkctl mounts for itself.
-pub const OWN_TARGETS: &[&str] = &[MODEL_TARGET, CACHE_TARGET, prelude::SECRETS_TARGET];
+pub const OWN_TARGETS: &[&str] = &[MODEL_TARGET, HUB_TARGET, CACHE_TARGET, prelude::SECRETS_TARGET];
 
 /// A node as the engine has to know it: the part of the facts that its launch depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,6 +74,22 @@ pub trait Engine: Sync {
     }
     /// What the profile asks for and the engine does not have.
     fn unfit(&self, profile: &Profile) -> Vec<Unfit>;
+}
+
+/// Where the engine finds the model in its container.
+fn model_target(profile: &Profile) -> String {
+    profile
+        .model
+        .hub_cache()
+        .map_or_else(|| MODEL_TARGET.to_owned(), |(_, snapshot)| format!("{HUB_TARGET}/{snapshot}"))
+}
+
+fn model_mount(profile: &Profile) -> Mount {
+    let (source, target) = profile
+        .model
+        .hub_cache()
+        .map_or((profile.model.path.as_str(), MODEL_TARGET), |(folder, _)| (folder, HUB_TARGET));
+    Mount { source: source.to_owned(), target: target.to_owned(), read_only: true }
 }
 
 /// The engine of a kind.
@@ -215,7 +233,7 @@ fn spec(
         argv: prelude::wrap(profile, argv(profile, members, rank as usize)),
         env: env::variables(profile, members, rank as usize),
         mounts: vec![
-            Mount { source: profile.model.path.clone(), target: MODEL_TARGET.to_owned(), read_only: true },
+            model_mount(profile),
             // Compiled kernels and graphs: the first start of a new topology may take half an hour
             // to make them, so they outlive the container.
             Mount {

@@ -1,7 +1,7 @@
 //! `SGLang`: its flags, spelled as 0.5 takes them. It has one launch over several nodes, its own.
 
 use super::milestones::{self, Milestone};
-use super::{Engine, HEAD_ADDRESS, KEY, MODEL_TARGET, Member, Reserved, Unfit, flag, launch};
+use super::{Engine, HEAD_ADDRESS, KEY, Member, Reserved, Unfit, flag, launch, model_target};
 use crate::profile::{Engine as Settings, Launch, Profile, Speculative};
 
 /// `SGLang` takes any beginning of a flag for the flag.
@@ -80,9 +80,9 @@ pub(super) struct Sglang;
 impl Engine for Sglang {
     fn command(&self, profile: &Profile, members: &[Member], rank: usize) -> Vec<String> {
         let engine = &profile.engine;
-        let mut argv: Vec<String> = ["python3", "-m", "sglang.launch_server", "--model-path", MODEL_TARGET]
-            .map(str::to_owned)
-            .to_vec();
+        let words = ["python3", "-m", "sglang.launch_server", "--model-path"];
+        let mut argv = words.map(str::to_owned).to_vec();
+        argv.push(model_target(profile));
         flag(&mut argv, "--served-model-name", &profile.served_name());
         // Also on the workers: there a server stands at this port that answers that all is well, whatever happens.
         flag(&mut argv, "--host", &"0.0.0.0");

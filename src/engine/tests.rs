@@ -181,6 +181,32 @@ fn sglang() -> Profile {
     profile
 }
 
+/// The engine sees what a Hub's cache has of the model, as the snapshot's links lead there.
+#[test]
+fn a_model_in_a_hub_cache() {
+    let mut profile = profile();
+    for path in
+        ["/srv/hub/models--Qwen--Tiny/snapshots/0123abcd", "/srv/hub/models--Qwen--Tiny/snapshots/0123abcd/"]
+    {
+        path.clone_into(&mut profile.model.path);
+        for profile in [&profile, &Profile { engine: sglang().engine, ..profile.clone() }] {
+            let specs = specs(profile, &members());
+            assert!(specs.iter().all(|spec| spec.mounts[0].source == "/srv/hub/models--Qwen--Tiny"));
+            assert!(specs.iter().all(|spec| spec.mounts[0].target == "/hub" && spec.mounts[0].read_only));
+            let argv = words(&specs[0].argv);
+            assert!(argv.contains(" /hub/snapshots/0123abcd --"), "{argv}");
+        }
+    }
+    // Not such a place: the folder itself.
+    for path in
+        ["/srv/snapshots/0123abcd", "/srv/models--Qwen--Tiny/snapshots", "/models--a/snapshots/b/c", "/m"]
+    {
+        path.clone_into(&mut profile.model.path);
+        let mount = &specs(&profile, &members())[0].mounts[0];
+        assert_eq!((mount.source.as_str(), mount.target.as_str()), (path, "/model"));
+    }
+}
+
 #[test]
 fn a_native_launch_of_vllm() {
     let specs = specs(&native(), &members());

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::milestones::{self, Milestone};
 use super::{
-    DATA_PARALLEL_PORT, Engine, HEAD_ADDRESS, KEY, MASTER_PORT, MODEL_TARGET, Member, Reserved, Unfit, flag,
+    DATA_PARALLEL_PORT, Engine, HEAD_ADDRESS, KEY, MASTER_PORT, Member, Reserved, Unfit, flag, model_target,
 };
 use crate::profile::{Engine as Settings, Launch, Profile};
 
@@ -73,7 +73,7 @@ pub(super) struct Vllm;
 impl Engine for Vllm {
     fn command(&self, profile: &Profile, members: &[Member], rank: usize) -> Vec<String> {
         let engine = &profile.engine;
-        let mut argv: Vec<String> = ["vllm", "serve", MODEL_TARGET].map(str::to_owned).to_vec();
+        let mut argv = vec!["vllm".to_owned(), "serve".to_owned(), model_target(profile)];
         // A worker of a native launch has no endpoint, and so nothing that is about it.
         let has_endpoint = rank == 0;
         if has_endpoint {

@@ -18,8 +18,8 @@ mod tests;
 use std::net::Ipv4Addr;
 
 use super::links::{Link, Links};
+use crate::check::{Finding, Severity};
 use crate::cluster::facts::{Interface, NodeFacts};
-use crate::plan::check::{Finding, Severity};
 use crate::profile::NodeName;
 
 /// What a person should know of the fabric. `facts` are of the nodes that were probed, in any order;
@@ -81,10 +81,7 @@ impl<'a> Seen<'a> {
 
 /// The one place that makes findings of the fabric.
 fn finding(severity: Severity, id: &'static str, node: &NodeName, message: String, hint: &str) -> Finding {
-    match severity {
-        Severity::Error => Finding::error(id, Some(node), message, hint),
-        Severity::Warning => Finding::warning(id, Some(node), message, hint),
-    }
+    Finding::new(severity, id, Some(node), message, hint)
 }
 
 /// What a further rail lacks makes the group slower; what the first one lacks makes it impossible.

@@ -8,7 +8,7 @@
 //! Left out: RDMA traffic itself, which needs tools that nodes lack; its devices and addresses are judged.
 //!
 //! ```no_run
-//! # use sparkctl::{cluster::facts::NodeFacts, execute::Hosts, fabric, plan::check::Finding, profile::Profile};
+//! # use sparkctl::{cluster::facts::NodeFacts, execute::Hosts, fabric, check::Finding, profile::Profile};
 //! # async fn example(profile: &Profile, hosts: &Hosts, facts: &[NodeFacts]) -> Vec<Finding> {
 //! let fabric: Vec<_> = profile.cluster.nodes.iter().map(|node| node.fabric).collect();
 //! let rails = fabric::rails(&fabric, facts);

@@ -69,12 +69,13 @@ fn one_line(text: &str) -> Vec<u8> {
 pub struct AfterMarker {
     marker: Vec<u8>,
     before: Option<Vec<u8>>,
+    ahead: String,
 }
 
 impl AfterMarker {
     /// Waits for `marker` and a line's end.
     pub fn new(marker: &str) -> Self {
-        Self { marker: format!("{marker}\n").into_bytes(), before: Some(Vec::new()) }
+        Self { marker: format!("{marker}\n").into_bytes(), before: Some(Vec::new()), ahead: String::new() }
     }
 
     /// Takes bytes as they come; gives those behind the marker.
@@ -84,8 +85,14 @@ impl AfterMarker {
         let found = before.windows(self.marker.len()).position(|window| window == self.marker);
         let Some(at) = found else { return Vec::new() };
         let rest = before.split_off(at + self.marker.len());
+        self.ahead = String::from_utf8_lossy(&before[..at]).trim().to_owned();
         self.before = None;
         rest
+    }
+
+    /// What came ahead of the marker.
+    pub fn ahead(&self) -> &str {
+        &self.ahead
     }
 
     /// What came instead of the marker; `None` once it was seen.

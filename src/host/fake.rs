@@ -121,7 +121,12 @@ impl Host for FakeHost {
     async fn run(&self, script: Script) -> Result<Output, HostError> {
         // A sign of life comes with time, not with the operation: it is no effect to put a fault at.
         if script.name == "refresh-lock" {
-            return Ok(Output { code: Some(0), stdout: Vec::new(), stderr: Vec::new() });
+            return Ok(Output {
+                code: Some(0),
+                stdout: Vec::new(),
+                stderr: Vec::new(),
+                noise: String::new(),
+            });
         }
         let error = |_: &str| self.timed_out(script.name);
         let act = |state: &mut State| Ok(scripts::run(state, &self.node, &script));

@@ -87,6 +87,8 @@ pub struct Output {
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
+    /// What the login shell's configuration printed ahead of the script's output; not part of that.
+    pub noise: String,
 }
 
 /// A script under way. Dropping it ends the script: its standard input closes, and every script

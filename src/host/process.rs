@@ -95,7 +95,8 @@ where
         let ((), _, _) = tokio::join!(feed, stdout.read_to_end(&mut raw.0), stderr.read_to_end(&mut raw.1));
         let code = wait.await?;
         let (mut out, mut err) = (AfterMarker::new(&job.marker), AfterMarker::new(&job.marker));
-        let output = Output { code, stdout: out.push(&raw.0), stderr: err.push(&raw.1) };
+        let (stdout, stderr) = (out.push(&raw.0), err.push(&raw.1));
+        let output = Output { code, stdout, stderr, noise: out.ahead().to_owned() };
         job.checked(output, &out, &err)
     };
     match tokio::time::timeout(job.timeout, all).await {
@@ -181,5 +182,9 @@ where
             limit: CLEAN_UP,
         }),
     };
-    job.checked(Output { code, stdout: Vec::new(), stderr: raw_err }, &out, &err)
+    job.checked(
+        Output { code, stdout: Vec::new(), stderr: raw_err, noise: out.ahead().to_owned() },
+        &out,
+        &err,
+    )
 }

@@ -23,11 +23,12 @@ fn login(text: &str, host: &str) -> String {
     let has = |part: &str| lines.iter().any(|line| line.contains(part));
     let meaning = if has("IDENTIFICATION HAS CHANGED") {
         let place = lines.iter().find_map(|line| line.strip_prefix("Offending "));
-        let place = place.and_then(|text| text.split_once(" in ")).map_or("", |(_, place)| place);
+        let (kind, place) = place.and_then(|text| text.split_once(" in ")).unwrap_or_default();
+        let kind = kind.strip_suffix("key").unwrap_or_default();
         let place = place.trim_end_matches('.');
         let known = if place.is_empty() { "known_hosts".to_owned() } else { format!("`{place}`") };
         format!(
-            "its host key is not the one in {known}; if the machine was installed anew, remove the old key by `ssh-keygen -R {host}`"
+            "its {kind}host key is not the one in {known}; if the machine was installed anew, remove the old key by `ssh-keygen -R {host}`"
         )
     } else if has("host key is known for") || has("Host key verification failed") {
         format!("its host key is not known yet; log in once by `ssh {host}` and compare the key")
@@ -109,7 +110,7 @@ mod tests {
         );
         check(
             "@@@@@\r\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\n@@@@@\r\nOffending ED25519 key in /home/u/.ssh/known_hosts:12\r\nHost key verification failed.\r\n",
-            "its host key is not the one in `/home/u/.ssh/known_hosts:12`; if the machine was installed anew, remove the old key by `ssh-keygen -R spark1` (ssh: Host key verification failed.)",
+            "its ED25519 host key is not the one in `/home/u/.ssh/known_hosts:12`; if the machine was installed anew, remove the old key by `ssh-keygen -R spark1` (ssh: Host key verification failed.)",
         );
         check("Bad configuration option: foo", "Bad configuration option: foo");
         check("", "`ssh` failed and said nothing (is `LogLevel QUIET` set in its configuration?)");

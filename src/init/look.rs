@@ -26,8 +26,7 @@ pub async fn peers(
     if addresses.is_empty() {
         return Ok(());
     }
-    // How packets get there is asked for at depth `check` only.
-    let request = Request { depth: Depth::Check, scan: None, ..Request::machine() }.peers(addresses);
+    let request = Request { depth: Depth::Status, scan: None, ..Request::machine() }.peers(addresses);
     let answers = join_all(hosts.iter().map(|host| gather(host.as_ref(), &request))).await;
     let mut errors = Vec::new();
     for (facts, answer) in facts.iter_mut().zip(answers) {

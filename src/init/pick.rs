@@ -151,7 +151,10 @@ impl<'a> Wanted<'a> {
 pub fn model(facts: &[NodeFacts], wanted: Option<&str>) -> ModelChoice {
     let candidates = candidates(facts);
     let Some(text) = wanted else {
-        let complete: Vec<_> = candidates.iter().filter(|c| c.found.complete && c.found.readable).collect();
+        let complete: Vec<_> = candidates
+            .iter()
+            .filter(|c| c.found.complete && c.found.readable && !has_folder(c, &candidates))
+            .collect();
         return match complete.as_slice() {
             [only] => taken(only, "it is the only complete model on the nodes", facts, &candidates),
             [] => open("no complete model lies on the nodes", candidates),
@@ -177,6 +180,14 @@ pub fn model(facts: &[NodeFacts], wanted: Option<&str>) -> ModelChoice {
         }
         None => absent(&wanted, facts, candidates),
     }
+}
+
+/// Whether a model in a Hub's cache lies in a folder of plain files as well: that one can be served as it is.
+fn has_folder(candidate: &Candidate, all: &[Candidate]) -> bool {
+    let name = candidate.found.repo.as_deref().and_then(|repo| repo.rsplit('/').next());
+    let is_folder = |other: &&Candidate| other.found.complete && !is_cache(other.found.form);
+    let named = |other: &Candidate| other.found.path.rsplit('/').next() == name;
+    is_cache(candidate.found.form) && all.iter().filter(is_folder).any(named)
 }
 
 fn open(why: &str, candidates: Vec<Candidate>) -> ModelChoice {

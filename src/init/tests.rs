@@ -40,7 +40,7 @@ fn written(
         name: None,
     };
     let draft = draft(&seen);
-    let text = write::yaml(&seen, &draft, "sparkctl.schema.json", "a.yaml");
+    let text = write::yaml(&seen, &draft, "profile.schema.json", "a.yaml");
     Written { text, draft, model, image }
 }
 
@@ -79,7 +79,7 @@ fn two_sparks_from_nothing_to_a_profile() {
         render::nodes(&nodes, now),
         render::fabric(&choose(&facts, None)),
         render::picks(&all.model, &all.image),
-        render::written(&all.draft, "a.yaml", Some("sparkctl.schema.json")),
+        render::written(&all.draft, "a.yaml", Some("profile.schema.json")),
     ];
     insta::assert_snapshot!("pair_screen", screen.concat());
     insta::assert_snapshot!("pair_profile", all.text);
@@ -179,6 +179,20 @@ fn the_model_that_is_named() {
         "put the model into /data/elsewhere/New on spark1",
     );
     check("New", "/home/aurora/models/New", None, "name it as OWNER/NAME");
+}
+
+/// A folder that was made of a model in a Hub's cache is the same model.
+#[test]
+fn a_folder_of_a_cached_model_is_taken() {
+    let mut facts = pair();
+    let cached = FoundModel {
+        form: ModelForm::HubCache,
+        repo: Some("Qwen/Qwen3.5-122B-A10B-FP8".to_owned()),
+        ..found("/home/aurora/.cache/huggingface/hub/models--Qwen--Qwen3.5-122B-A10B-FP8/snapshots/a", 1)
+    };
+    add_model(&mut facts[0], cached);
+    let choice = pick::model(&facts, None);
+    assert_eq!(choice.path.as_deref(), Some("/home/aurora/models/Qwen3.5-122B-A10B-FP8"));
 }
 
 #[test]

@@ -155,6 +155,9 @@ impl Operation<'_> {
             };
         };
         self.events.tell(Event::Restoring { release: target.number }).await;
+        // What was to be passed over a moment ago is no reason now to leave nothing running.
+        let mut target = target;
+        target.skipped.extend(self.operator.skip.iter().cloned());
         let planned = match planner::restore(&target, now, OtherWeights::Tell) {
             Ok(planned) => planned,
             Err(Refused(findings)) => {

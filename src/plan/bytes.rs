@@ -2,9 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
-use super::check::Finding;
 use super::render::size;
 use super::{Action, Step};
+use crate::check::Finding;
 use crate::cluster::facts::{Image, ImageStore, ModelFile, ModelFolder, NodeFacts};
 use crate::container::hex;
 use crate::profile::Profile;

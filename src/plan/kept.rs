@@ -2,8 +2,8 @@
 //!
 //! What a group needs stands in its containers' mounts, of a new release as of a recorded one.
 
-use super::check::Finding;
 use super::{Action, Step};
+use crate::check::Finding;
 use crate::cluster::facts::NodeFacts;
 use crate::container::Mount;
 use crate::delivery::Delivery;

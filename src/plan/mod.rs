@@ -4,11 +4,9 @@
 //! again after a run gives the empty plan. Steps of a stage run at once; stages follow one another.
 
 mod bytes;
-pub mod check;
 mod difference;
 mod group;
 mod kept;
-mod memory;
 pub mod planner;
 pub mod render;
 

@@ -6,13 +6,14 @@
 
 use jiff::Timestamp;
 
-use super::check::{self, Finding, Severity};
 use super::difference::differences;
-use super::{Plan, StageKind, bytes, group, memory};
+use super::{Plan, StageKind, bytes, group};
+use crate::check::{self, Finding, Severity};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
 use crate::container::ImageContent;
 use crate::delivery::{Delivery, kept};
 use crate::engine::{self, Member};
+use crate::fabric::Links;
 use crate::profile::{DeploymentName, Profile};
 use crate::release::{FORMAT, Figures, Outcome, RecordedImage, Release, ReleaseNumber};
 
@@ -22,12 +23,15 @@ pub struct Operator {
     /// User and machine.
     pub who: String,
     pub now: Timestamp,
+    /// Checks whose findings do not count.
+    pub skip: Vec<String>,
 }
 
 /// A plan, and what was found on the way.
 #[derive(Debug, Clone)]
 pub struct Planned {
     pub plan: Plan,
+    /// Warnings and notes: an error would have refused it.
     pub warnings: Vec<Finding>,
 }
 
@@ -36,25 +40,25 @@ pub struct Planned {
 #[error("{} of the checks failed; nothing was changed", .0.iter().filter(|f| f.severity == Severity::Error).count())]
 pub struct Refused(pub Vec<Finding>);
 
-/// What `deploy` will do. `facts` are in the order of the profile's nodes; `delivery` is what the profile's files and
-/// secrets hold.
+/// What `deploy` will do. `facts` are in the order of the profile's nodes, `links` those of the fabric as far as they were
+/// probed; `delivery` is what the profile's files and secrets hold.
 pub fn deploy(
     profile: &Profile,
     delivery: &Delivery,
     facts: &[NodeFacts],
+    links: &Links,
     operator: &Operator,
 ) -> Result<Planned, Refused> {
-    let mut findings = check::check(profile, facts);
-    findings.extend(check::mtu(profile, facts));
-    findings.extend(memory::check(profile, facts));
+    let mut findings = check::check(profile, facts, links);
     let recorded = running(&profile.name, facts).and_then(|number| release_numbered(number, facts));
     if let Some(release) = recorded.filter(|release| !same_nodes(&release.profile, profile)) {
         findings.push(check::other_nodes(&release, "would be left running there"));
     }
     let content = image_content(profile, facts, &mut findings);
-    let weights = model_folder(profile, &facts[0], &mut findings);
-    let (Some(content), Some(weights), Some(members)) = (content, weights, members(profile, facts)) else {
-        return Err(Refused(findings));
+    let (Some(content), Some(weights), Some(members)) =
+        (content, model_folder(&facts[0], &findings), members(profile, facts))
+    else {
+        return Err(Refused(check::without_skipped(findings, &operator.skip)));
     };
     findings.extend(check::image_architecture(&content, facts));
     let number = highest(&profile.name, facts).next();
@@ -72,6 +76,7 @@ pub fn deploy(
         ranks,
         profile: profile.clone(),
         outcome: Outcome::Begun,
+        skipped: operator.skip.clone(),
         figures: Figures::default(),
     };
     bring_up(release, Some(delivery), facts, weights, findings)
@@ -93,8 +98,8 @@ pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Re
     if profile.cluster.nodes.iter().map(|node| &node.name).ne(here.iter().copied()) {
         return Err(Refused(vec![check::other_nodes(target, "cannot come back there")]));
     }
-    let mut findings = check::check(profile, facts);
-    let weights = model_folder(profile, &facts[0], &mut findings);
+    let mut findings = check::again(profile, facts);
+    let weights = model_folder(&facts[0], &findings);
     if !facts.iter().any(|facts| facts.image(&target.image.content).is_some()) {
         findings.push(Finding::error(
             "image-absent",
@@ -120,7 +125,9 @@ pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Re
             "put the files back, or deploy anew",
         ));
     }
-    let Some(weights) = weights else { return Err(Refused(findings)) };
+    let Some(weights) = weights else {
+        return Err(Refused(check::without_skipped(findings, &target.skipped)));
+    };
     bring_up(target.clone(), None, facts, weights, findings)
 }
 
@@ -200,6 +207,7 @@ fn bring_up(
     let images = bytes::image(&profile, &release.image, facts, &mut findings);
     let nothing = Delivery::default();
     let files = super::kept::steps(&release, facts, delivery.unwrap_or(&nothing), &mut findings);
+    let findings = check::without_skipped(findings, &release.skipped);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(Refused(findings));
     }
@@ -261,40 +269,9 @@ fn image_content(
     found.map(|image| image.content.clone())
 }
 
-fn model_folder<'a>(
-    profile: &Profile,
-    head: &'a NodeFacts,
-    findings: &mut Vec<Finding>,
-) -> Option<&'a ModelFolder> {
-    let path = &profile.model.path;
-    let mut error = |message: String, hint: &str| {
-        findings.push(Finding::error("model-absent", Some(&head.node), message, hint).at("model.path"));
-        None
-    };
-    match &head.model {
-        None if head.gap("model").is_some() => error(
-            format!("`{path}` does not answer: its file system hangs"),
-            "look at it by hand: timeout 5 ls; a network file system's server may be gone",
-        ),
-        None => error(format!("there is no folder `{path}`"), "correct `model.path`, or put the model there"),
-        Some(model) if !model.dangling.is_empty() => error(
-            format!("`{path}` has links that lead nowhere: {}", model.dangling.join(", ")),
-            "fetch the model again",
-        ),
-        Some(model) if !model.outside.is_empty() => error(
-            format!(
-                "`{path}` has {} links to files outside of it, as a hub's cache has, and its container would not have those: {}",
-                model.outside.len(),
-                model.outside[0]
-            ),
-            &format!("copy it as plain files, and name that folder: cp -rL {path} NEW_FOLDER"),
-        ),
-        Some(model) if !model.files.iter().any(|file| file.path == "config.json") => error(
-            format!("`{path}` has no config.json, so it is not a model's folder"),
-            "correct `model.path`",
-        ),
-        Some(model) => Some(model),
-    }
+/// The head's folder of the model; `None` where a finding says that it is none.
+fn model_folder<'a>(head: &'a NodeFacts, findings: &[Finding]) -> Option<&'a ModelFolder> {
+    if findings.iter().any(|finding| finding.id == "model-absent") { None } else { head.model.as_ref() }
 }
 
 /// What the engine needs to know of each node; `None` where the fabric is not there (a finding says so).

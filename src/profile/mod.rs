@@ -124,6 +124,20 @@ pub struct Model {
     pub source: Option<String>,
 }
 
+impl Model {
+    /// Where the path names a snapshot in a Hub's cache (`.../models--OWNER--NAME/snapshots/REVISION`): the folder of the
+    /// model in that cache, and the snapshot's path below it. Its files are links to `blobs` in that folder, so the
+    /// engine has to see the whole of it.
+    pub fn hub_cache(&self) -> Option<(&str, &str)> {
+        let path = self.path.trim_end_matches('/');
+        let (rest, revision) = path.rsplit_once('/')?;
+        let (folder, snapshots) = rest.rsplit_once('/')?;
+        let (_, name) = folder.rsplit_once('/')?;
+        let is_one = snapshots == "snapshots" && name.starts_with("models--") && !revision.is_empty();
+        is_one.then(|| (folder, &path[folder.len() + 1..]))
+    }
+}
+
 /// The engine's image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -69,6 +69,9 @@ pub struct Release {
     /// Every rank with its whole specification.
     pub ranks: Vec<Rank>,
     pub outcome: Outcome,
+    /// Checks that were skipped by wish.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
     /// What was measured.
     #[serde(default)]
     pub figures: Figures,

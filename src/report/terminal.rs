@@ -10,10 +10,10 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 
 use super::Sink;
+use crate::check::{Finding, Severity};
 use crate::config::Places;
 use crate::event::{Event, Failure, Progress, RunOutcome};
 use crate::plan::StageKind;
-use crate::plan::check::{Finding, Severity};
 use crate::plan::render::{people, size};
 use crate::profile::NodeName;
 
@@ -206,8 +206,9 @@ impl Sink for Terminal {
                 let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
                 self.state("✓", &format!("{stage:<8} {}{detail}", people(*took)));
             }
+            Event::Warning { finding } if finding.severity == Severity::Note && !self.verbose => {}
             Event::Warning { finding } => {
-                self.state("!", &format!("warning: {finding}"));
+                self.state("!", &format!("{}: {finding}", finding.severity));
                 for line in place_lines(finding, self.places.as_ref()).iter().filter(|_| !self.quiet) {
                     self.line(line);
                 }
@@ -264,8 +265,7 @@ pub fn finding_lines(findings: &[Finding], places: Option<&Places>) -> Vec<Strin
     findings.sort_by_key(|finding| finding.severity);
     let mut lines = Vec::new();
     for finding in findings {
-        let word = if finding.severity == Severity::Error { "error" } else { "warning" };
-        lines.push(format!("{word}: {finding}"));
+        lines.push(format!("{}: {finding}", finding.severity));
         lines.extend(place_lines(finding, places));
         lines.extend(finding.hint.iter().map(|hint| format!("  hint: {hint}")));
     }
@@ -273,7 +273,7 @@ pub fn finding_lines(findings: &[Finding], places: Option<&Places>) -> Vec<Strin
 }
 
 /// The place of the field that a finding is about, with its line and carets.
-fn place_lines(finding: &Finding, places: Option<&Places>) -> Vec<String> {
+pub(super) fn place_lines(finding: &Finding, places: Option<&Places>) -> Vec<String> {
     let frame = finding.path.as_ref().zip(places).and_then(|(path, places)| places.frame(path));
     frame.iter().flat_map(|frame| frame.lines()).map(str::to_owned).collect()
 }

@@ -117,7 +117,12 @@ async fn finish(
     let status = tokio::time::timeout(patience, status).await.unwrap_or_default();
     drop(lines);
     let output = end.await.unwrap_or_else(|error| {
-        Ok(Output { code: None, stdout: Vec::new(), stderr: error.to_string().into_bytes() })
+        Ok(Output {
+            code: None,
+            stdout: Vec::new(),
+            stderr: error.to_string().into_bytes(),
+            noise: String::new(),
+        })
     });
     (output, status)
 }

@@ -3,9 +3,11 @@
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
+use sparkctl::cluster::facts::NodeFacts;
 use sparkctl::config;
 use sparkctl::delivery::Delivery;
 use sparkctl::event::{Event, Events, RunOutcome};
@@ -15,7 +17,7 @@ use sparkctl::host::{FakeCluster, Host};
 use sparkctl::operation::{self, Operation, Target};
 use sparkctl::plan::planner::{self, Operator, Planned, Refused};
 use sparkctl::plan::{Action, Plan, StageKind};
-use sparkctl::profile::Profile;
+use sparkctl::profile::{Node, Profile};
 use sparkctl::release::{Outcome, ReleaseNumber};
 
 /// A profile, the machines it speaks of, and an operator.
@@ -54,8 +56,35 @@ pub fn changed(profile: &Profile) -> Profile {
     profile
 }
 
+/// The recorded pair of Sparks as the profile's nodes, more of the second's kind where it has more: at their addresses,
+/// with the model's folder and the image on the head.
+pub fn recorded_sparks(profile: &Profile) -> Vec<NodeFacts> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/facts/spark-pair.json");
+    let pair: Vec<NodeFacts> = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let spark = |(number, node): (usize, &Node)| {
+        let mut spark = pair[number.min(1)].clone();
+        spark.node = node.name.clone();
+        spark.system.hostname = node.name.to_string();
+        spark.system.boot_id = format!("boot-of-{}", node.name);
+        spark.peers = Vec::new();
+        let last = node.fabric.octets()[3];
+        for address in spark.interfaces.iter_mut().flat_map(|interface| &mut interface.addresses) {
+            match address.address.octets() {
+                [192, 168, 200, _] => address.address = node.fabric,
+                [192, 168, 201, _] => address.address = Ipv4Addr::new(192, 168, 201, last),
+                [10, 1, 230, _] => address.address = Ipv4Addr::new(10, 1, 230, last),
+                _ => {}
+            }
+        }
+        spark
+    };
+    let mut facts: Vec<_> = profile.cluster.nodes.iter().enumerate().map(spark).collect();
+    facts[0].images[0].references = vec![profile.image.reference.with_tag()];
+    facts
+}
+
 pub fn operator() -> Operator {
-    Operator { who: "ada@laptop".to_owned(), now: "2026-03-01T09:00:00Z".parse().unwrap() }
+    Operator { who: "ada@laptop".to_owned(), now: "2026-03-01T09:00:00Z".parse().unwrap(), skip: Vec::new() }
 }
 
 impl Desk {
@@ -85,7 +114,17 @@ impl Desk {
         self.run_until(command, &cancel).await
     }
 
+    /// The same by another operator.
+    pub async fn run_as(&self, command: Command, operator: &Operator) -> Run {
+        let (_switch, cancel) = Cancel::new();
+        self.run_by(command, operator, &cancel).await
+    }
+
     pub async fn run_until(&self, command: Command, cancel: &Cancel) -> Run {
+        self.run_by(command, &operator(), cancel).await
+    }
+
+    async fn run_by(&self, command: Command, operator: &Operator, cancel: &Cancel) -> Run {
         let (events, mut receiver) = Events::channel();
         let reading = tokio::spawn(async move {
             let mut all = Vec::new();
@@ -94,11 +133,11 @@ impl Desk {
             }
             all
         });
-        let (hosts, operator) = (self.hosts(), operator());
+        let hosts = self.hosts();
         let operation = Operation {
             profile: &self.profile,
             hosts: &hosts,
-            operator: &operator,
+            operator,
             events: &events,
             cancel,
             reconnect: &hosts,
@@ -135,8 +174,9 @@ impl Desk {
     /// The same, or why not.
     pub async fn planned(&self) -> Result<Planned, Refused> {
         let mut facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
+        let links = operation::probe(&self.profile, &self.hosts(), &facts, false).await;
         operation::compare(&self.profile, &self.delivery, &self.hosts(), &mut facts).await.unwrap();
-        planner::deploy(&self.profile, &self.delivery, &facts, &operator())
+        planner::deploy(&self.profile, &self.delivery, &facts, &links, &operator())
     }
 
     /// What answers at the profile's endpoint.

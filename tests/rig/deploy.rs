@@ -54,6 +54,32 @@ fn deploy_change_and_rollback() {
         .saying("spark2 1");
 }
 
+/// The head has the model as a Hub's cache keeps it: links in a snapshot, files in `blobs`.
+#[test]
+fn a_model_in_a_hub_cache_is_served() {
+    let rig = Rig::clean();
+    let mut operator = Operator::with("rig-stub");
+    let script = r"
+        set -e
+        cache=/home/spark/.cache/huggingface/hub/models--rig--tiny
+        rm -rf $cache
+        mkdir -p $cache/snapshots/0123abcd $cache/blobs
+        cd /home/spark/models/tiny
+        for file in *; do
+          cp $file $cache/blobs/blob-of-$file
+          ln -s ../../blobs/blob-of-$file $cache/snapshots/0123abcd/$file
+        done
+        chown -R spark: /home/spark/.cache";
+    rig.on("spark1", script);
+    operator.edit(
+        "path: /home/spark/models/tiny",
+        "path: /home/spark/.cache/huggingface/hub/models--rig--tiny/snapshots/0123abcd",
+    );
+    operator.deploy().ended(0).saying("release 1 serves");
+    answers_rightly();
+    operator.run(&["plan", "--exit-code", &operator.file()]).ended(0).saying("nothing to do");
+}
+
 #[test]
 fn every_rank_is_pinned_to_the_fabric() {
     let rig = Rig::clean();

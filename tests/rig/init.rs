@@ -20,7 +20,7 @@ fn what_init_writes_deploys_as_it_is() {
     let said = operator.run(&init).ended(0);
     let said = said.saying("192.168.200.0/24").saying("192.168.200.11").saying("enP2p1s0f1np1 (roceP2p1s0f1");
     let said = said.saying("/home/spark/models/tiny: it is the only complete model on the nodes");
-    said.saying("sparkctl.schema.json").saying(&format!("sparkctl deploy {file}"));
+    said.saying("profile.schema.json").saying(&format!("sparkctl deploy {file}"));
     let text = std::fs::read_to_string(&file).expect("it was written");
     for line in [
         "    - { name: spark1, host: spark1, fabric: 192.168.200.11 }",

@@ -101,6 +101,8 @@ pub struct User {
     pub sudo: Option<bool>,
     /// Login shell.
     pub shell: Option<String>,
+    /// The first line that a login without a terminal prints before anything was asked: a noisy `~/.bashrc`.
+    pub greeting: Option<String>,
     /// Whether the user's services run without a login.
     pub lingering: Option<bool>,
     /// How much memory the session may lock. A container has its own limit.

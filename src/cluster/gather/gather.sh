@@ -102,9 +102,10 @@ network() {
   ip -j addr 2>&1
   section rdma
   # Device and interface, a pair a line.
+  found=
   for net in /sys/class/infiniband/*/device/net/*; do
     [ -e "$net" ] || continue
-    device=${net#/sys/class/infiniband/}
+    found=yes device=${net#/sys/class/infiniband/}
     printf '%s %s\n' "${device%%/*}" "${net##*/}"
   done
   section rdma-files
@@ -118,7 +119,8 @@ network() {
   fi
   [ -d /sys/class/infiniband ] && grep -sH . "$@" | grep -v ':0000:0000:0000:0000:0000:0000:0000:0000$'
   section ibdev2netdev
-  have ibdev2netdev && ask 5 ibdev2netdev ibdev2netdev 2>/dev/null && say
+  # Slow, and says no more than the files do where there are any.
+  [ -z "$found" ] && have ibdev2netdev && ask 5 ibdev2netdev ibdev2netdev 2>/dev/null && say
   section infiniband
   [ -e /dev/infiniband ] && echo yes
   planning || return 0
@@ -221,12 +223,16 @@ model_folder() {
   section model-dangling
   find "$model/" -xtype l -printf '%P\0' 2>/dev/null
   section model-outside
-  # Links that lead out of the folder: a container that has the folder alone does not have them.
+  # Links that lead out of what the container gets: the folder, or all that a hub's cache has of the model.
+  case $model in
+    */models--*/snapshots/*) whole=$model/../.. ;;
+    *) whole=$model ;;
+  esac
   find "$model/" -mindepth 1 -name '.*' -prune -o -type l -exec sh -c '
     root=$(readlink -f "$0")
     for link; do
       case $(readlink -f "$link") in "$root"/*) ;; *) printf "%s\0" "$link" ;; esac
-    done' "$model" {} + 2>/dev/null
+    done' "$whole" {} + 2>/dev/null
   section model-partial
   find "$model/" -path '*/.sparkctl-partial/*' -type f -printf '%s\n' 2>/dev/null
   section model-problems

@@ -80,6 +80,7 @@ pub(super) fn user(text: &str) -> User {
         groups: said("groups").map(|names| names.split_whitespace().map(str::to_owned).collect()),
         sudo: yes_no(value(text, "sudo")),
         shell: said("shell"),
+        greeting: None,
         lingering: yes_no(value(text, "lingering")),
         memlock: value(text, "memlock").and_then(memlock),
     }

@@ -59,6 +59,7 @@ fn the_machine_of_a_spark() {
         groups: Some(["spark", "adm", "sudo", "docker"].map(str::to_owned).into()),
         sudo: Some(false),
         shell: Some("/bin/bash".to_owned()),
+        greeting: None,
         lingering: Some(false),
         memlock: Some(Limit::Bytes(15_941_888 * 1024)),
     };
@@ -79,6 +80,7 @@ fn the_machine_of_a_spark() {
 
 #[test]
 fn the_network_of_a_spark() {
+    use InterfaceKind::{Bridge, Ethernet, Loopback, Tunnel, Wireless};
     let seen = read(SPARK).unwrap();
     let interface = |name: &str| seen.interfaces.iter().find(|interface| interface.name == name).unwrap();
     let check = |name: &str,
@@ -94,7 +96,6 @@ fn the_network_of_a_spark() {
         let said = (seen.driver.as_deref(), seen.phys_port_name.as_deref(), seen.pci.as_deref());
         assert_eq!(said, (driver, port, pci), "{name}");
     };
-    use InterfaceKind::{Bridge, Ethernet, Loopback, Tunnel, Wireless};
     let mlx = Some("mlx5_core");
     check("lo", Loopback, true, true, None, None, None, None);
     check("enP7s7", Ethernet, true, true, Some(1000), Some("r8127"), None, Some("0007:01:00.0"));

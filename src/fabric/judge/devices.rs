@@ -111,7 +111,7 @@ fn unused(seen: &Seen, facts: &NodeFacts, interface: &Interface, findings: &mut 
             ),
         };
         findings.push(finding(
-            Severity::Warning,
+            Severity::Note,
             "rails",
             &facts.node,
             format!("{}, the other half of the port of {}, is up but {seen}: one half carries half of the port's speed", half.name, interface.name),

@@ -390,10 +390,10 @@ fn a_half_of_the_port_that_is_not_used() {
         },
         &[
             &[
-                "Warning spark1: enP2p1s0f0np0, the other half of the port of enp1s0f0np0, is up but has no address",
+                "Note spark1: enP2p1s0f0np0, the other half of the port of enp1s0f0np0, is up but has no address",
                 "(rails)",
             ],
-            &["Warning spark2: enP2p1s0f0np0", "is in no network that all nodes have"],
+            &["Note spark2: enP2p1s0f0np0", "is in no network that all nodes have"],
         ],
     );
     // The other port of the card, and a half that is down, are none.

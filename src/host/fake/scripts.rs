@@ -32,7 +32,10 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
     let argument = |at: usize| script.args.get(at).map_or("", String::as_str);
     let folder = (argument(0).to_owned(), argument(1).to_owned());
     match script.name {
-        "gather" => good(gather::print(state, node, &script.args)),
+        "gather" => {
+            let noise = state.machine(node).user.greeting.clone().unwrap_or_default();
+            Output { noise, ..good(gather::print(state, node, &script.args)) }
+        }
         "write-release" => {
             let there = state.machine(node).releases.entry(folder).or_default();
             let changed = there.record.as_ref() != Some(&script.input);
@@ -84,11 +87,11 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
 }
 
 pub(super) fn good(text: impl Into<Vec<u8>>) -> Output {
-    Output { code: Some(0), stdout: text.into(), stderr: Vec::new() }
+    Output { code: Some(0), stdout: text.into(), stderr: Vec::new(), noise: String::new() }
 }
 
 pub(super) fn bad(why: &str) -> Output {
-    Output { code: Some(1), stdout: Vec::new(), stderr: why.as_bytes().to_vec() }
+    Output { code: Some(1), stderr: why.as_bytes().to_vec(), ..good("") }
 }
 
 /// Starts a script whose lines are wanted, and that ends when nobody wants them any more.

@@ -49,6 +49,7 @@ fn spark(number: u8) -> Machine {
             groups: Some(["aurora", "sudo", "docker"].map(str::to_owned).into()),
             sudo: Some(false),
             shell: Some("/bin/bash".to_owned()),
+            greeting: None,
             lingering: Some(false),
             memlock: Some(Limit::Bytes(16_066_838_528)),
         },

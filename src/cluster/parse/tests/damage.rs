@@ -34,8 +34,8 @@ fn a_cut_answer_is_never_taken_for_a_whole_one() {
 #[test]
 fn files_of_sshd_that_include_one_another_come_to_an_end() {
     let includes = "Include *.conf\n".repeat(200);
-    let files: String =
-        (0..20).map(|number| format!("\n=== sparkctl sshd /etc/ssh/{number}.conf ===\n{includes}")).collect();
+    let file = |number| format!("\n=== sparkctl sshd /etc/ssh/{number}.conf ===\n{includes}");
+    let files: String = (0..20).map(file).collect();
     let text =
         format!("\n=== sparkctl sshd /etc/ssh/sshd_config ===\nInclude *.conf\nMaxSessions 3\n{files}");
     let sections = Sections::of(text.as_bytes());

@@ -3,7 +3,7 @@
 //! An error only where it surely cannot work. A model that is not understood is not judged, nor is what has served
 //! before.
 
-use super::check::Finding;
+use super::Finding;
 use crate::cluster::facts::NodeFacts;
 use crate::memory::{Asked, Budget, Verdict, gib, seen};
 use crate::model::{Mixer, Scheme, Shape};
