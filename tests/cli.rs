@@ -227,6 +227,31 @@ fn what_cannot_be_read_here_is_told_first() {
     }
 }
 
+/// Half an answer on a full disk is no success; a reader that went away is.
+#[test]
+fn an_answer_that_is_lost_is_told() {
+    let annotated = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/annotated.yaml");
+    for args in [&["schema"][..], &["config", annotated], &["config", annotated, "--output", "json"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sparkctl"));
+        let output = command.args(args).stdout(full).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            args.contains(&"json") || said.contains("could not be written: No space left"),
+            "{args:?}: {said}"
+        );
+
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sparkctl"))
+            .args(args)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        drop(child.stdout.take());
+        assert_eq!(child.wait().expect("it ends").code(), Some(0), "{args:?}");
+    }
+}
+
 #[test]
 fn a_secret_is_not_kept_on_this_machine() {
     let folder = tempfile::tempdir().expect("a temporary folder");

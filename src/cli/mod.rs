@@ -21,7 +21,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
 use crate::error::{CommandError, Exit};
 
@@ -100,7 +101,7 @@ pub fn main() -> ExitCode {
     let result = runtime.block_on(run(cli.command, &cli.global));
     // What still runs in the background (a log that is followed) is not waited for.
     runtime.shutdown_background();
-    match result {
+    match result.and_then(|exit| lost().map_or(Ok(exit), Err)) {
         Ok(exit) => exit.into(),
         Err(error) => fail(&cli.global, &error),
     }
@@ -144,8 +145,24 @@ fn fail(global: &Global, error: &CommandError) -> ExitCode {
     error.exit.into()
 }
 
-/// Writes an answer to standard output. A reader that went away is no error.
+/// Why an answer could not be written, where one could not.
+static LOST: OnceLock<std::io::Error> = OnceLock::new();
+
+/// Writes an answer to standard output. A reader that went away is no error; what is lost otherwise, on a disk that is
+/// full, is told at the end, since half an answer looks like a whole one.
 fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = write!(out, "{text}").and_then(|()| out.flush());
+    if let Err(error) = write!(out, "{text}").and_then(|()| out.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = LOST.set(error);
+    }
+}
+
+/// The error of an answer that was not written in full.
+fn lost() -> Option<CommandError> {
+    LOST.get().map(|error| {
+        CommandError::new(Exit::Bug, format!("error: the answer could not be written: {error}"))
+            .hint("see that there is room, and ask again: what was written is not whole")
+    })
 }
