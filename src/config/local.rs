@@ -41,3 +41,34 @@ pub(super) fn paths(node: &mut Node, path: &mut Vec<Step>, folders: &[PathBuf]) 
 fn is_relative(text: &str) -> bool {
     !text.is_empty() && text != "~" && !text.starts_with('/') && !text.starts_with("~/")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Given, load};
+    use crate::profile::{EnvValue, SecretSource};
+
+    #[test]
+    fn a_path_begins_where_it_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("base")).unwrap();
+        let base = include_str!("../../profiles/qwen35-122b.yaml")
+            .replace("  env: {}\n", "  env: { A: { file: a }, H: { file: ~/h }, T: text }\n");
+        let base = base + "\nfiles: [{ source: x/one, target: /one }, { source: /abs/two, target: /two }]\n";
+        std::fs::write(at("base/base.yaml"), base).unwrap();
+        let over = "extends: base/base.yaml\nengine: { env: { B: { file: b } } }\n";
+        std::fs::write(at("over.yaml"), over).unwrap();
+        let set = ["engine.env.C={ file: c }".to_owned()];
+        let profile = load(&at("over.yaml"), &Given { set: &set, ..Given::NOTHING }).unwrap().profile;
+        let path = |name: &str| match &profile.engine.env[name] {
+            EnvValue::Secret(SecretSource::File(path)) => path.clone(),
+            other => panic!("{other:?}"),
+        };
+        let shown = |name: &str| at(name).display().to_string();
+        let here = std::env::current_dir().unwrap().join("c").display().to_string();
+        assert_eq!([path("A"), path("B"), path("C")], [shown("base/a"), shown("b"), here]);
+        assert_eq!(path("H"), "~/h");
+        let sources: Vec<_> = profile.files.iter().map(|file| file.source.as_str()).collect();
+        assert_eq!(sources, [shown("base/x/one").as_str(), "/abs/two"]);
+    }
+}

@@ -8,7 +8,6 @@
 //!
 //! Left out: looking for files; reading the environment, which the caller lends; fetching secrets.
 
-mod anchor;
 pub mod any;
 mod effective;
 mod extend;
@@ -78,11 +77,7 @@ fn read(name: &str, text: &str, given: &Given<'_>) -> Result<Loaded, ConfigError
     variables::substitute(&mut tree, &mut Vec::new(), given.environment, &mut known.mistakes);
     local::paths(&mut tree, &mut Vec::new(), &folders);
     match fit::fit(&tree, known) {
-        Ok(mut profile) => {
-            let places = Places { sources, tree };
-            anchor::anchor(&mut profile, &places);
-            Ok(Loaded { profile, places })
-        }
+        Ok(profile) => Ok(Loaded { profile, places: Places { sources, tree } }),
         Err(mistakes) => Err(ConfigError::new(sources, mistakes)),
     }
 }

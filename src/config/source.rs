@@ -95,11 +95,6 @@ impl Sources {
         &self.0[source].name
     }
 
-    /// Where a source lies; empty for an argument.
-    pub(super) fn path(&self, source: usize) -> &str {
-        &self.0[source].path
-    }
-
     /// Whether a source is an argument of the command line, where a line says nothing.
     pub(super) fn is_argument(&self, source: usize) -> bool {
         self.0[source].origin == Origin::Argument

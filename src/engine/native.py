@@ -118,6 +118,14 @@ def lost(peers, door):
     return None
 
 
+def has_ended(engine):
+    try:
+        engine.wait(0.3)
+        return True
+    except subprocess.TimeoutExpired:
+        return False
+
+
 def end(engine):
     for what, limit in ((signal.SIGTERM, GRACE), (signal.SIGKILL, None)):
         try:
@@ -140,6 +148,8 @@ def main():
     addresses, rank, port = addresses.split(","), int(rank), int(port)
     door = None
     if rank == 0:
+        # Not what this container's last run has left.
+        tell(addresses[:1], path)
         door = listen(addresses[0], port)
         peers = gather(door, addresses, path)
     else:
@@ -147,8 +157,7 @@ def main():
     signal.signal(signal.SIGTERM, stop)
     # A session of its own, so that it can be ended with all of its processes.
     engine = subprocess.Popen(command, start_new_session=True)
-    while engine.poll() is None:
-        time.sleep(0.3)
+    while not has_ended(engine):
         if told_to_stop:
             end(engine)
             break

@@ -1,19 +1,10 @@
 //! What only `SGLang` says.
 
-use super::Class::{Death, Memory, Waiting};
+use super::Class::{Memory, Waiting};
 use super::Severity::Root;
 use super::Signature;
 
 pub const SIGNATURES: &[Signature] = &[
-    Signature {
-        id: "SGL-KILLED",
-        severity: Root(Death),
-        pattern: r"scheduler died during initialization \(exit code: -9\)",
-        cause: "a process of SGLang was killed (SIGKILL), mostly a sign that the node's memory was used up",
-        hint: "look for `Out of memory` in that node's kernel log (`journalctl -k`), and lower `engine.memory_fraction`",
-        reference: "sgl-project/sglang#21486",
-        examples: &["Rank 1 scheduler died during initialization (exit code: -9)"],
-    },
     Signature {
         id: "SGL-MEMORY",
         severity: Root(Memory),
