@@ -50,7 +50,7 @@ lint:
 test-fast:
 	python3 docker/stub-engine/test_stub.py
 	cargo test --lib --bins --examples
-	cargo test --test cli --test deploy --test plan --test repository
+	cargo test --test check --test cli --test deploy --test plan --test repository
 
 # The rig's tests take turns on one rig, so they run one after the other.
 test: rig

@@ -21,6 +21,7 @@ use sparkctl::fabric::Reach;
 use sparkctl::host::fake::{FakeContainer, Machine, SEED_MODEL};
 use sparkctl::operation::{self, Examined};
 use sparkctl::profile::NodeName;
+use sparkctl::report::check::Report;
 
 const HEAD: Ipv4Addr = Ipv4Addr::new(192, 168, 200, 12);
 const WORKER: Ipv4Addr = Ipv4Addr::new(192, 168, 200, 13);
@@ -639,6 +640,16 @@ async fn the_other_nodes_are_examined_all_the_same() {
         found.iter().map(|finding| (finding.id, finding.node.as_ref().unwrap().as_str())).collect();
     assert!(told.contains(&("ssh-unasked", "spark1")), "{told:?}");
     assert!(told.contains(&("gpu-absent", "spark2")), "{told:?}");
+    // Whatever was asked for: a node of which nothing is known is never passed over in silence.
+    let only = Selection::new(&["gpu".to_owned()], &[]).unwrap();
+    let findings: Vec<_> = found.into_iter().filter(|finding| only.tells(finding)).collect();
+    assert_eq!(findings.iter().map(|finding| finding.id).collect::<Vec<_>>(), ["ssh-unasked", "gpu-absent"]);
+    let profile = desk.profile.clone();
+    let asked = vec!["spark2".parse().unwrap()];
+    let report = Report { profile, findings, parity: Vec::new(), selection: only, asked, measured: false };
+    let text = report.text(true, None);
+    assert!(text.contains("✗ gpu      gpu-absent") && text.contains("· gpu-slow "), "{text}");
+    assert!(text.ends_with("8 checks, 2 errors\n"), "{text}");
 }
 
 /// A skipped error refuses nothing, and the release says what was skipped.

@@ -33,6 +33,12 @@ impl Selection {
         self.only.as_ref().is_none_or(|only| only.contains(id)) && !self.skip.contains(id)
     }
 
+    /// Whether a finding is to be told: also that a node or its Docker could not be asked, as nothing else is known then.
+    pub fn tells(&self, finding: &Finding) -> bool {
+        let rests_on = |check: &super::Check| check.vital && matches!(check.topic, "ssh" | "docker");
+        self.wants(finding.id) || of(finding.id).is_some_and(rests_on)
+    }
+
     /// How many checks are wanted.
     pub fn count(&self) -> usize {
         CHECKS.iter().filter(|check| self.wants(check.id)).count()

@@ -79,7 +79,8 @@ What `sparkctl check PROFILE` looks at, and every `deploy` before it changes any
 - `--measure` also measures how fast bytes go over the fabric. `--output json` has every finding with what was seen (`message`),
   what was expected, what to do (`hint`) and why it matters, and the nodes side by side.
 - Exit status: 0 without an error, 3 with one, 7 where all that is wrong is that a node cannot be reached or lets nobody in. The
-  other nodes are examined all the same.
+  other nodes are examined all the same. That a node or its Docker cannot be asked is told whatever `--only` and `--skip` say, and
+  what could not be examined is marked `·`, never as well.
 - Where a fact cannot be had, nothing is claimed: without a GPU driver that is loaded, nothing is said about NVIDIA's toolkit.
 
 This file is made from the table in `src/check/table.rs`, and a test holds them equal: `UPDATE_DOCS=1 cargo test --test check`.

@@ -79,9 +79,10 @@ pub async fn run(args: CheckArgs, global: &Global) -> Result<Exit, CommandError>
     let Examined { facts, findings } =
         operation::check(&profile, &delivery, &hosts, &operator, args.measure).await;
     let refused = errors.iter().map(|(node, error)| refused(&profile, node, error));
-    let findings = refused.chain(findings).filter(|finding| selection.wants(finding.id)).collect();
+    let findings = refused.chain(findings).filter(|finding| selection.tells(finding)).collect();
     let parity = check::parity_table(&profile, &facts);
-    let report = Report { profile, findings, parity, selection };
+    let asked = facts.into_iter().map(|facts| facts.node).collect();
+    let report = Report { profile, findings, parity, selection, asked, measured: args.measure };
     match global.output {
         Output::Json => print(&format!("{}\n", json::document(report.json()))),
         Output::Text => print(&report.text(global.verbose > 0, Some(&places))),

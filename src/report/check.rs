@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::terminal::place_lines;
 use crate::check::{CHECKS, Finding, Row, Selection, Severity};
 use crate::config::Places;
-use crate::profile::Profile;
+use crate::profile::{NodeName, Profile};
 
 /// What was found.
 #[derive(Debug, Clone)]
@@ -18,6 +18,10 @@ pub struct Report {
     pub parity: Vec<Row>,
     /// Which checks were wanted.
     pub selection: Selection,
+    /// The nodes that answered: of others nothing is claimed.
+    pub asked: Vec<NodeName>,
+    /// Whether the fabric's speed was measured.
+    pub measured: bool,
 }
 
 impl Report {
@@ -78,14 +82,21 @@ impl Report {
             let bad = checks.iter().filter(|c| worst(c.id).is_some_and(|worst| worst > Severity::Note));
             let bad: Vec<_> = bad.map(|check| check.id).collect();
             let mark = checks.iter().filter_map(|check| worst(check.id)).max();
-            let what = if bad.is_empty() {
-                format!("{} {}", checks.len(), plural(checks.len(), "check"))
-            } else {
-                bad.join(", ")
+            let all = self.asked.len() == self.profile.cluster.nodes.len();
+            let what = match (bad.is_empty(), self.asked.is_empty()) {
+                (false, _) => bad.join(", "),
+                (true, true) => "not examined: no node could be asked".to_owned(),
+                (true, false) if !all => {
+                    let asked: Vec<_> = self.asked.iter().map(ToString::to_string).collect();
+                    format!("{} {}, {} only", checks.len(), plural(checks.len(), "check"), asked.join(", "))
+                }
+                (true, false) => format!("{} {}", checks.len(), plural(checks.len(), "check")),
             };
-            let _ = writeln!(out, "  {} {topic:<8} {what}", sign(mark));
+            let _ = writeln!(out, "  {} {topic:<8} {what}", sign(mark, !self.asked.is_empty()));
             for check in checks.iter().filter(|_| verbose) {
-                let _ = writeln!(out, "      {} {:<22} {}", sign(worst(check.id)), check.id, check.expected);
+                let by_measuring = matches!(check.id, "fabric-slow" | "fabric-slower" | "fabric-figures");
+                let sign = sign(worst(check.id), all && (self.measured || !by_measuring));
+                let _ = writeln!(out, "      {sign} {:<22} {}", check.id, check.expected);
             }
         }
     }
@@ -131,6 +142,8 @@ impl Report {
         json!({ "check": {
             "deployment": self.profile.name,
             "checks": checks,
+            "asked": self.asked,
+            "measured": self.measured,
             "errors": self.count(Severity::Error),
             "warnings": self.count(Severity::Warning),
             "notes": self.count(Severity::Note),
@@ -140,11 +153,19 @@ impl Report {
     }
 }
 
-fn sign(worst: Option<Severity>) -> &'static str {
+/// What is not known, as not all nodes could be asked, is not well.
+fn sign(worst: Option<Severity>, examined: bool) -> &'static str {
     match worst {
         Some(Severity::Error) => "✗",
         Some(Severity::Warning) => "!",
-        Some(Severity::Note) | None => "✓",
+        Some(Severity::Note) => "✓",
+        None => {
+            if examined {
+                "✓"
+            } else {
+                "·"
+            }
+        }
     }
 }
 

@@ -78,7 +78,13 @@ fn faults_are_found_and_nothing_is_changed() {
     let rig = Rig::clean();
     let operator = Operator::with("rig-stub");
     let faults = [
-        fault("spark2", "chsh -s /usr/bin/fish spark", "chsh -s /bin/bash spark", "note spark2 ssh-shell"),
+        // By its name: the rig has no fish, and sshd lets nobody in whose shell does not exist.
+        fault(
+            "spark2",
+            "ln -s /bin/bash /usr/local/bin/fish; usermod -s /usr/local/bin/fish spark",
+            "usermod -s /bin/bash spark; rm /usr/local/bin/fish",
+            "note spark2 ssh-shell",
+        ),
         fault(
             "spark1",
             "cp -a /home/spark/.bashrc /tmp/bashrc.kept; sed -i '1i echo welcome' /home/spark/.bashrc",
@@ -126,7 +132,7 @@ fn faults_are_found_and_nothing_is_changed() {
         ),
         fault(
             "spark1",
-            "docker run -d --name sglang-old --label x=y --gpus all stub-engine:1 sleep 600",
+            "docker run -d --name sglang-old --gpus all --entrypoint sleep sparkctl-rig/stub-engine:1 600",
             "docker rm -f sglang-old",
             "error spark1 gpu-taken",
         ),
