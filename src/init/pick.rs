@@ -163,7 +163,7 @@ pub fn model(facts: &[NodeFacts], wanted: Option<&str>) -> ModelChoice {
     };
     let wanted = Wanted::read(text);
     let mut named: Vec<_> = candidates.iter().filter(|candidate| wanted.is(candidate)).collect();
-    // A folder of plain files can be served as it lies; on the head it need not be moved.
+    // A folder of plain files is the simpler place; on the head the model need not be moved.
     let on_head = |c: &Candidate| c.nodes.first() == facts.first().map(|node| &node.node);
     named.sort_by_key(|c| (!c.found.complete, is_cache(c.found.form), !on_head(c)));
     match named.first() {
@@ -182,7 +182,7 @@ pub fn model(facts: &[NodeFacts], wanted: Option<&str>) -> ModelChoice {
     }
 }
 
-/// Whether a model in a Hub's cache lies in a folder of plain files as well: that one can be served as it is.
+/// Whether a model in a Hub's cache lies in a folder of plain files as well: then that one is meant.
 fn has_folder(candidate: &Candidate, all: &[Candidate]) -> bool {
     let name = candidate.found.repo.as_deref().and_then(|repo| repo.rsplit('/').next());
     let is_folder = |other: &&Candidate| other.found.complete && !is_cache(other.found.form);
@@ -222,22 +222,10 @@ fn taken(candidate: &Candidate, because: &str, facts: &[NodeFacts], all: &[Candi
             format!("sudo chown -R $USER {}", found.path),
         ));
     }
-    let path = if is_cache(found.form) {
-        let path = format!("{}/{name}", models_folder(facts));
-        if found.form == ModelForm::HubCache {
-            // Hard links take no space; between two file systems they cannot be made.
-            to_do.push(ToDo::by(
-                format!(
-                    "on {lies_on} the model lies in a Hub's cache, whose files are links out of its folder, and a \
-                     container would not have them: make a folder of it (it takes no space; without `l` where the \
-                     cache is on another disk)"
-                ),
-                format!("mkdir -p {path} && cp -rlL {}/. {path}/", found.path),
-            ));
-        }
-        path
-    } else {
-        found.path.clone()
+    // A cache that has notes of the model and no snapshot of it has no folder to serve from.
+    let path = match found.form {
+        ModelForm::HubNotes => format!("{}/{name}", models_folder(facts)),
+        _ => found.path.clone(),
     };
     if lies_on != head {
         to_do.push(ToDo::new(format!(
