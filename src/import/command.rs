@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::profile::EngineKind;
 
+use super::ahead::ahead;
 use super::recipe::Placed;
 use super::report::{Refused, Report};
 use super::shell::{self, Command, Word};
@@ -19,10 +20,6 @@ pub(super) struct Call {
     /// What runs ahead of the engine.
     pub(super) before: Vec<Vec<String>>,
 }
-
-/// Commands that change nothing but the shell that runs them.
-const OF_THE_SHELL: &[&str] =
-    &["cd", "source", ".", "ulimit", "unset", "alias", "trap", "shopt", "umask", "set", "pushd", "popd"];
 
 /// Finds the engine in `script`, whose first line is `line` of the file. `env` has the variables that are known.
 pub(super) fn find(
@@ -47,10 +44,10 @@ pub(super) fn find(
     let Some((at, (behind, kind))) =
         commands.iter().enumerate().find_map(|(at, command)| Some((at, engine(&command.words)?)))
     else {
-        return nested(&commands, env, report).unwrap_or_else(|| Err(no_engine(&commands, line)));
+        return nested(script, &commands, env, report).unwrap_or_else(|| Err(no_engine(&commands, line)));
     };
     let mut call = Call { kind, words: Vec::new(), env: Vec::new(), before: Vec::new() };
-    ahead(&commands[..at], &mut call, report);
+    ahead(script, &commands[..at], &mut call, report);
     let engine = &commands[at];
     wrapper(&engine.words[..behind - length(kind, &engine.words[..behind])], &mut call, report);
     call.words = engine.words[behind..].to_vec();
@@ -105,6 +102,7 @@ fn engine(words: &[Word]) -> Option<(usize, EngineKind)> {
 
 /// A whole script in quotes: `bash -c "... vllm serve ..."`.
 fn nested(
+    script: &str,
     commands: &[Command],
     env: &BTreeMap<String, String>,
     report: &mut Report,
@@ -114,16 +112,16 @@ fn nested(
             ["bash", "sh"].contains(&word.text.rsplit('/').next().unwrap_or("")) && word.shell.is_none()
         })?;
         let option = command.words.get(shell + 1)?;
-        let script = command.words.get(shell + 2)?;
+        let inner = command.words.get(shell + 2)?;
         let runs = option.text.starts_with('-') && option.text.ends_with('c');
-        (runs && script.text.contains("serve")).then_some((at, script.clone()))
+        (runs && inner.text.contains("serve")).then_some((at, inner.clone()))
     })?;
     let mut call = match find(&inner.text, inner.line, env, report) {
         Ok(call) => call,
         Err(refused) => return Some(Err(refused)),
     };
     let mut outer = Call { kind: call.kind, words: Vec::new(), env: Vec::new(), before: Vec::new() };
-    ahead(&commands[..at], &mut outer, report);
+    ahead(script, &commands[..at], &mut outer, report);
     outer.before.append(&mut call.before);
     outer.env.append(&mut call.env);
     outer.words = call.words;
@@ -145,58 +143,19 @@ fn no_engine(commands: &[Command], line: usize) -> Refused {
 }
 
 /// `export A=b`, `A=b`: names and values; nothing where the command is something else.
-fn assignments(command: &Command) -> Option<Vec<(String, Word)>> {
+pub(super) fn assignments(command: &Command) -> Option<Vec<(String, Word)>> {
     let words = if command.first() == "export" { &command.words[1..] } else { &command.words[..] };
     words.iter().map(assignment).collect()
 }
 
-fn assignment(word: &Word) -> Option<(String, Word)> {
+pub(super) fn assignment(word: &Word) -> Option<(String, Word)> {
     let (name, value) = word.text.split_once('=')?;
     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     is_name.then(|| (name.to_owned(), Word { text: value.to_owned(), ..word.clone() }))
 }
 
-/// What stands ahead of the engine.
-fn ahead(commands: &[Command], call: &mut Call, report: &mut Report) {
-    if commands.iter().any(shell::is_control) {
-        let script: Vec<&str> = commands.iter().map(|command| command.raw.as_str()).collect();
-        call.before.push(bash(&script.join("\n")));
-        return;
-    }
-    for command in commands {
-        let first = command.first();
-        if let Some(set) = assignments(command) {
-            for (name, word) in set {
-                variable(name, word, call, report);
-            }
-        } else if first == "export" {
-            report.spare(command.line(), &command.raw, "every variable of a container is exported");
-        } else if first == "set" && command.words[1..].iter().all(|word| word.text.contains(['e', 'x', 'u']))
-        {
-            report.spare(
-                command.line(),
-                &command.raw,
-                "a command ahead of the engine that fails ends the start",
-            );
-        } else if OF_THE_SHELL.contains(&first) {
-            report.lose(command.line(), &command.raw, "it changes only the shell that it runs in");
-        } else if ["true", ":", "wait"].contains(&first) {
-            report.spare(command.line(), &command.raw, "it does nothing");
-        } else if command.is_plain() && command.words.first().and_then(assignment).is_none() {
-            call.before.push(command.words.iter().map(|word| word.text.clone()).collect());
-        } else {
-            call.before.push(bash(&command.raw));
-        }
-    }
-}
-
-/// A shell that runs `script`.
-pub(super) fn bash(script: &str) -> Vec<String> {
-    ["bash", "-c", script].map(str::to_owned).to_vec()
-}
-
-fn variable(name: String, word: Word, call: &mut Call, report: &mut Report) {
+pub(super) fn variable(name: String, word: Word, call: &mut Call, report: &mut Report) {
     match word.shell {
         Some(shell) => {
             let why =
@@ -288,7 +247,11 @@ mod tests {
         assert_eq!(env, [("A", "1"), ("B", "1-k"), ("C", "3")]);
         assert_eq!(
             call.before,
-            [vec!["bash", "-c", "X=1 mkdir y"], vec!["pip", "install", "x"], vec!["bash", "-c", "cat a > b"]]
+            [
+                vec!["bash", "-c", "X=1 mkdir y"],
+                vec!["pip", "install", "x"],
+                vec!["bash", "-c", "cat a > b && cd /tmp\ntrue"]
+            ]
         );
         let lost: Vec<_> = report.not_carried.iter().map(|item| (item.line, item.what.as_str())).collect();
         assert_eq!(
@@ -302,13 +265,6 @@ mod tests {
                 (Some(8), "echo end"),
             ]
         );
-    }
-
-    #[test]
-    fn conditions_stay_one_script() {
-        let (call, report) = found("if [ -f x ]; then\n  cp x y\nfi\nvllm serve m");
-        assert_eq!(call.before, [["bash", "-c", "if [ -f x ]\nthen\ncp x y\nfi"]]);
-        assert_eq!(report.not_carried, []);
     }
 
     #[test]

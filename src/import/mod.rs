@@ -5,6 +5,7 @@
 //! held against what a profile may be ([`repair`]). Nothing is dropped in silence: what has no place in a profile is
 //! in the [`Report`] with its line and the reason. Left out on purpose: fetching anything.
 
+mod ahead;
 mod build;
 mod command;
 mod draft;

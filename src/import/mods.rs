@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::config::any::Any;
 use crate::profile::PlacedFile;
 
-use super::command::bash;
+use super::ahead::bash;
 use super::recipe::{Format, Placed, Recipe, scalar};
 use super::report::Report;
 use super::{shell, template};
@@ -25,6 +25,8 @@ pub struct Folder {
     pub path: String,
     /// All files in it, by their path in it.
     pub files: Vec<String>,
+    /// Links in it that lead out of it, or nowhere: a recipe from elsewhere could name any file of the person by them.
+    pub outside: Vec<String>,
 }
 
 /// What is beside a recipe. Answers come from a disk, or from a test.
@@ -83,6 +85,7 @@ fn pre_exec(
             let what = format!("pre_exec: copy {source}");
             match bare(&source).and_then(|source| beside.find(source)) {
                 Some(folder) => {
+                    tell_outside(&folder, &what, entry.line, report);
                     place(&folder, &target, &what, entry.line, ahead, report);
                 }
                 None => report.lose(entry.line, what, "there is no such file beside the recipe"),
@@ -107,6 +110,7 @@ fn put_mod(module: &Placed, format: Format, beside: &dyn Beside, ahead: &mut Ahe
             "fetch the folder of the mod `{name}` from {repository} and import again with `--mods DIR`, where DIR has it"
         ));
     };
+    tell_outside(&folder, &what, module.line, report);
     let last = name.rsplit('/').next().unwrap_or(name);
     if !folder.files.iter().any(|file| file == "run.sh") {
         return report.lose(module.line, what, "its folder has no `run.sh`");
@@ -130,6 +134,13 @@ fn bare(name: &str) -> Option<&str> {
     (is_path && !name.contains(|c: char| c.is_control() || c == ':')).then_some(name)
 }
 
+fn tell_outside(folder: &Folder, what: &str, line: usize, report: &mut Report) {
+    for link in &folder.outside {
+        let why = "it is a link out of the folder that it is in: put the file itself there";
+        report.lose(line, format!("{what}: {link}"), why);
+    }
+}
+
 /// Puts a folder's files, or a single file, at `target` in the container; false where that cannot be.
 fn place(
     folder: &Folder,
@@ -148,7 +159,7 @@ fn place(
         return false;
     }
     let target = target.trim_end_matches('/');
-    if folder.files.is_empty() {
+    if folder.files.is_empty() && folder.outside.is_empty() {
         ahead.files.push(PlacedFile { source: folder.path.clone(), target: target.to_owned() });
     }
     for file in &folder.files {

@@ -5,6 +5,7 @@
 //! a quote that is not closed ends with the text.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// One word of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(super) struct Word {
     pub(super) shell: Option<String>,
 }
 
-/// One simple command, to the next `;`, `&&`, `|` or end of line.
+/// One simple command, to the next `;`, `&&`, `||` or end of line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Command {
     pub(super) words: Vec<Word>,
@@ -24,6 +25,10 @@ pub(super) struct Command {
     pub(super) raw: String,
     /// What stands behind the words or makes more of them than a command: redirections, `| tee log`, `&`.
     pub(super) rest: Vec<String>,
+    /// The operator that ends it: `&&`, `||`, `;`, `;;`; none at the end of a line.
+    pub(super) operator: &'static str,
+    /// Where it stands in the script.
+    pub(super) place: Range<usize>,
 }
 
 impl Command {
@@ -35,6 +40,11 @@ impl Command {
         self.words.first().map_or(0, |word| word.line)
     }
 
+    /// Whether the one behind it runs only by how this one ends.
+    pub(super) fn is_joined(&self) -> bool {
+        ["&&", "||"].contains(&self.operator)
+    }
+
     /// Whether its words alone do what it does.
     pub(super) fn is_plain(&self) -> bool {
         self.rest.is_empty() && self.words.iter().all(|word| word.shell.is_none())
@@ -44,12 +54,16 @@ impl Command {
 /// Words that begin or end what is more than one command.
 const CONTROL: &[&str] = &[
     "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "function",
-    "{", "}", "[[", "(",
+    "select", "{", "}", "[[", "(", "!",
 ];
 
 /// Whether a command is a part of a loop, a condition or the like.
 pub(super) fn is_control(command: &Command) -> bool {
-    CONTROL.contains(&command.first()) || command.first().ends_with("()") || command.first().starts_with('(')
+    let first = command.first();
+    let ends_group =
+        command.words.last().is_some_and(|word| word.shell.is_none() && word.text.ends_with(')'))
+            && command.raw.ends_with(')');
+    CONTROL.contains(&first) || first.ends_with("()") || first.starts_with('(') || ends_group
 }
 
 /// The commands of `script`, which begins in `line` of the file; `variables` are those whose value is known.
@@ -109,11 +123,13 @@ impl Reader<'_> {
         self.command.words.extend(self.word.take());
     }
 
-    fn end_command(&mut self, at: usize) {
+    fn end_command(&mut self, at: usize, operator: &'static str) {
         self.end_word();
         let mut command = std::mem::take(&mut self.command);
         if !command.words.is_empty() || !command.rest.is_empty() {
             self.script[self.begin..at].trim().clone_into(&mut command.raw);
+            command.operator = operator;
+            command.place = self.begin..at;
             self.done.push(command);
         }
         self.begin = self.at();
@@ -140,11 +156,11 @@ impl Reader<'_> {
                     let at = self.at();
                     self.next();
                     if self.documents.is_empty() {
-                        self.end_command(at);
+                        self.end_command(at, "");
                     } else {
                         self.end_word();
                         self.here_documents();
-                        self.end_command(self.at());
+                        self.end_command(self.at(), "");
                     }
                 }
                 ';' | '&' | '|' => self.operator(),
@@ -159,7 +175,7 @@ impl Reader<'_> {
                 }
             }
         }
-        self.end_command(self.at());
+        self.end_command(self.at(), "");
     }
 
     /// A backslash: with the end of the line behind it, the next line goes on; recipes often have a space between.
@@ -256,7 +272,7 @@ impl Reader<'_> {
             .unwrap_or("&");
         self.skip(operator.len());
         match operator {
-            "&&" | ";" | ";;" => self.end_command(at),
+            "&&" | "||" | ";" | ";;" => self.end_command(at, operator),
             // All that is behind belongs to what the shell makes of it.
             _ => {
                 self.end_word();

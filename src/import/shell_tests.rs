@@ -43,7 +43,7 @@ fn what_only_a_shell_can_do_is_told() {
         ("a > log 2>&1", None, &[">log", "2>&1"]),
         ("a | tee b c", None, &["| tee b c"]),
         ("a &", None, &["&"]),
-        ("a || exit 1", None, &["|| exit 1"]),
+        ("a | tee log || exit 1", None, &["| tee log || exit 1"]),
     ];
     for (script, shell, rest) in cases {
         let read = commands(script, 1, &BTreeMap::new());
@@ -77,4 +77,13 @@ fn a_here_document_belongs_to_its_command() {
     let read = commands("python3 - <<'PY'\n  x = 1\n  PY\nvllm serve m\n", 1, &BTreeMap::new());
     assert_eq!(read[0].raw, "python3 - <<'PY'\n  x = 1\n  PY");
     assert_eq!(read[1].first(), "vllm");
+}
+
+#[test]
+fn commands_keep_the_operator_that_ends_them() {
+    let script = "a && b || c; d ;;\ne &&\nf";
+    let read = commands(script, 1, &BTreeMap::new());
+    let operators: Vec<_> = read.iter().map(|command| (command.first(), command.operator)).collect();
+    assert_eq!(operators, [("a", "&&"), ("b", "||"), ("c", ";"), ("d", ";;"), ("e", "&&"), ("f", "")]);
+    assert_eq!(script[read[1].place.clone()].trim(), "b");
 }
