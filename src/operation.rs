@@ -150,6 +150,26 @@ pub async fn compare(
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
+/// Takes every secret as unchanged that nobody compared: recorded facts have no values to compare with. What was taken
+/// so is a finding.
+pub fn take_secrets_as_same(facts: &mut [NodeFacts]) -> Option<Finding> {
+    let values =
+        facts.iter_mut().flat_map(|facts| facts.kept.secrets.values_mut()).flat_map(|file| file.values_mut());
+    let mut unknown: Vec<_> = values.filter(|is_same| is_same.is_none()).collect();
+    for is_same in &mut unknown {
+        **is_same = Some(true);
+    }
+    (!unknown.is_empty()).then(|| {
+        Finding::warning(
+            "secrets-not-compared",
+            None,
+            "recorded facts do not tell whether a secret's value changed; all are taken as unchanged"
+                .to_owned(),
+            "plan without `--facts` to have them compared on the nodes",
+        )
+    })
+}
+
 impl Operation<'_> {
     /// Makes the profile's group the one that serves. The outcome is told as the last event, too.
     pub async fn deploy(&self, delivery: &Delivery) -> RunOutcome {

@@ -92,6 +92,29 @@ async fn what_has_served_before_is_not_judged() {
     assert_eq!(found(&desk.profile, &facts), []);
     let longer = desk::changed(&desk.profile);
     assert_eq!(briefly(&found(&longer, &facts))[0], ("memory-fit", Severity::Error));
+    // Other files under the same path, and another place in the fabric, have not served.
+    let mut other = facts.clone();
+    other[0].model.as_mut().unwrap().files[0].size += 1;
+    assert_eq!(briefly(&found(&desk.profile, &other))[0], ("memory-fit", Severity::Error));
+    let mut moved = desk.profile.clone();
+    moved.cluster.nodes.swap(0, 1);
+    let mut swapped = facts.clone();
+    for node in &mut swapped {
+        node.model.clone_from(&facts[0].model);
+    }
+    swapped.swap(0, 1);
+    assert_eq!(briefly(&found(&moved, &swapped))[0], ("memory-fit", Severity::Error));
+    // How much is free now is told all the same, where no engine runs.
+    let mut full = facts.clone();
+    for facts in &mut full {
+        facts.containers.clear();
+        facts.system.memory_available = 10 * GIB;
+        facts.system.memory_free = Some(10 * GIB);
+    }
+    assert!(
+        briefly(&found(&desk.profile, &full)).iter().all(|told| *told == ("memory-free", Severity::Warning))
+    );
+    assert_ne!(found(&desk.profile, &full), []);
 }
 
 #[tokio::test(start_paused = true)]

@@ -109,6 +109,23 @@ fn what_hangs_is_given_up() {
     assert!(seen.peers[0].answers);
 }
 
+/// A directory of users that hangs keeps neither the rest of the section nor another from coming.
+#[test]
+fn what_hangs_within_a_section_is_given_up_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let hangs = "exec sleep 60";
+    let seen = seen(
+        &[("getent", hangs), ("id", "[ \"$1\" != -Gn ] || exec sleep 60; echo ada")],
+        &request(Depth::Check),
+        home.path(),
+    );
+    let hung: Vec<_> = seen.gaps.iter().filter(|gap| gap.why == Missing::TimedOut(5)).collect();
+    let hung: Vec<_> = hung.iter().map(|gap| gap.what.as_str()).collect();
+    assert_eq!(hung, ["user-groups", "passwd"]);
+    assert_eq!((seen.user.name.as_deref(), seen.user.groups), (Some("ada"), None));
+    assert!(seen.user.memlock.is_some() && seen.user.sudo.is_some());
+}
+
 /// What is asked of the driver, in a session that speaks German: an older driver, which does not know one of the fields.
 #[test]
 fn a_gpu() {

@@ -16,6 +16,7 @@ use sparkctl::operation::{self, Target};
 use sparkctl::plan::planner::{self, Planned};
 use sparkctl::plan::{Plan, render};
 use sparkctl::profile::{EngineKind, Launch};
+use sparkctl::release::Release;
 
 /// The plan as JSON, with its longest parts by name only.
 fn brief(plan: &Plan) -> Value {
@@ -65,6 +66,18 @@ async fn nothing_to_do() {
     assert!(plan.is_empty());
     plan.last_start_seconds = Some(391.0);
     show("nothing-to-do", &plan);
+}
+
+/// It would have nothing to start, and so never differ from what runs.
+#[tokio::test(start_paused = true)]
+async fn a_record_without_ranks_is_no_record() {
+    let desk = Desk::seed();
+    let facts = operation::look(&desk.profile, &desk.deployed().await.hosts()).await.unwrap();
+    let mut record = serde_json::to_value(&facts[0].releases[0]).unwrap();
+    assert!(serde_json::from_value::<Release>(record.clone()).is_ok());
+    record["ranks"] = json!([]);
+    let why = serde_json::from_value::<Release>(record).unwrap_err().to_string();
+    assert!(why.contains("the record names no rank"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,25 +1,25 @@
 //! Findings about the model itself: whether it fits the nodes, and whether it can be cut as the profile asks. Pure.
 //!
-//! An error only where it surely cannot work. A model that is not understood is not judged, nor is what has served
-//! before.
+//! An error only where it surely cannot work. A model that is not understood is not judged. What has served
+//! before is only asked for free memory.
 
 use super::Finding;
 use crate::cluster::facts::NodeFacts;
 use crate::memory::{Asked, Budget, Verdict, gib, seen};
 use crate::model::{Mixer, Scheme, Shape};
+use crate::plan::weights_digest;
 use crate::profile::{EngineKind, NodeName, Profile};
 use crate::release::Outcome;
 
 /// What can be told of the model in the head's folder.
 pub(super) fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if has_served(profile, facts) {
-        return findings;
-    }
     let Ok((shape, budgets)) = seen::budgets(profile, facts) else { return findings };
-    divides(profile, &shape, &mut findings);
-    for (node, budget) in &budgets {
-        fits(profile, &shape, node, budget, &mut findings);
+    if !has_served(profile, facts) {
+        divides(profile, &shape, &mut findings);
+        for (node, budget) in &budgets {
+            fits(profile, &shape, node, budget, &mut findings);
+        }
     }
     for facts in facts {
         if let Some((_, budget)) = budgets.iter().find(|(node, _)| *node == facts.node) {
@@ -29,10 +29,17 @@ pub(super) fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     findings
 }
 
-/// Whether a release of the same model with the same engine was proven on these nodes.
+/// Whether a release of the same files with the same engine was proven on these nodes.
 fn has_served(profile: &Profile, facts: &[NodeFacts]) -> bool {
+    let Some(model) = facts.first().and_then(|head| head.model.as_ref()) else { return false };
+    let weights = weights_digest(&model.files);
+    let nodes = |profile: &Profile| -> Vec<_> {
+        profile.cluster.nodes.iter().map(|node| (node.name.clone(), node.fabric)).collect()
+    };
     facts.iter().flat_map(|facts| &facts.releases).any(|release| {
         release.outcome == Outcome::Deployed
+            && release.weights == weights
+            && nodes(&release.profile) == nodes(profile)
             && release.profile.engine == profile.engine
             && release.profile.model == profile.model
     })

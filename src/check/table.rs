@@ -642,4 +642,11 @@ pub const CHECKS: &[Check] = &[
         "the secrets of the release are on a node",
         "the engine would start without them",
     ),
+    check(
+        "release",
+        "secrets-not-compared",
+        W,
+        "it is known whether the secrets changed",
+        "a plan against recorded facts takes them as unchanged",
+    ),
 ];

@@ -134,6 +134,12 @@ pub async fn read(loaded: &Loaded) -> Result<Delivery, CommandError> {
     read.map_err(|problems| wrong(&loaded.places.error(problems)))
 }
 
+/// The same without fetching secrets, for plans that are only looked at.
+pub async fn read_without_values(loaded: &Loaded) -> Result<Delivery, CommandError> {
+    let read = delivery::read::read_without_values(&loaded.profile).await;
+    read.map_err(|problems| wrong(&loaded.places.error(problems)))
+}
+
 fn names(state: &Path) -> Vec<String> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let with_profile = entries.filter(|entry| entry.path().join("profile.json").is_file());

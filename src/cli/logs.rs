@@ -61,9 +61,7 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
         if let Some(number) = release {
             let logs = store::read_logs(host, &profile.name, number).await.map_err(failed)?;
             for (_, text) in logs.into_iter().filter(|(of, _)| *of == rank) {
-                let lines: Vec<_> = text.lines().map(str::to_owned).collect();
-                let skipped = args.tail.map_or(0, |tail| lines.len().saturating_sub(tail as usize));
-                merged.extend(lines.into_iter().skip(skipped).map(|line| (label.clone(), line)));
+                merged.extend(last(&text, args.tail, &redactor).map(|line| (label.clone(), line)));
             }
             continue;
         }
@@ -95,6 +93,12 @@ pub async fn run(args: LogsArgs, global: &Global) -> Result<Exit, CommandError> 
     Ok(Exit::Done)
 }
 
+/// The last lines of a kept log. It may have been kept before a secret was known, so they are taken out here too.
+fn last<'a>(text: &'a str, tail: Option<u32>, redactor: &'a Redactor) -> impl Iterator<Item = String> + 'a {
+    let skipped = tail.map_or(0, |tail| text.lines().count().saturating_sub(tail as usize));
+    text.lines().skip(skipped).map(|line| redactor.redact(line).into_owned())
+}
+
 fn stamp(line: &str) -> &str {
     line.split(' ').next().unwrap_or_default()
 }
@@ -116,5 +120,19 @@ async fn follow(logs: Vec<(String, Redactor, mpsc::Receiver<String>)>, shown: im
     drop(sender);
     while let Some((label, line)) = lines.recv().await {
         shown(&label, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::Secret;
+
+    #[test]
+    fn kept_lines_have_no_secrets() {
+        let redactor = Redactor::of([("HF_TOKEN".to_owned(), Secret::from("hf_12345678".to_owned()))]);
+        let lines = |tail| last("1 a\n2 hf_12345678\n3 b\n", tail, &redactor).collect::<Vec<_>>();
+        assert_eq!(lines(None), ["1 a", "2 ‹secret HF_TOKEN›", "3 b"]);
+        assert_eq!(lines(Some(2)), ["2 ‹secret HF_TOKEN›", "3 b"]);
     }
 }

@@ -36,11 +36,17 @@ pub struct PlanArgs {
 /// `sparkctl plan`.
 pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> {
     let loaded = known::load(&args.profile)?;
-    let delivery = known::read(&loaded).await?;
+    let delivery = match args.facts {
+        Some(_) => known::read_without_values(&loaded).await?,
+        None => known::read(&loaded).await?,
+    };
     let Loaded { profile, places } = loaded;
     let operator = change::operator(args.checks.skipped()?);
+    let mut not_compared = None;
     let (facts, fabric) = if let Some(file) = &args.facts {
-        (read_facts(file, &profile)?, Links::default())
+        let mut facts = read_facts(file, &profile)?;
+        not_compared = operation::take_secrets_as_same(&mut facts).filter(|_| !delivery.secrets.is_empty());
+        (facts, Links::default())
     } else {
         let hosts = session::connect_all(&profile, global).await?;
         let unreachable = |errors: Vec<_>| session::unreachable(&errors);
@@ -49,10 +55,12 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
         let fabric = operation::probe(&profile, &hosts, &facts, false).await;
         (facts, fabric)
     };
-    let planned = planner::deploy(&profile, &delivery, &facts, &fabric, &operator).map_err(|refused| {
-        let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");
-        CommandError::new(Exit::Refused, lines).details(&refused.0)
-    })?;
+    let mut planned =
+        planner::deploy(&profile, &delivery, &facts, &fabric, &operator).map_err(|refused| {
+            let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");
+            CommandError::new(Exit::Refused, lines).details(&refused.0)
+        })?;
+    planned.warnings.extend(not_compared);
     match global.output {
         Output::Json => {
             let content = serde_json::json!({ "plan": planned.plan, "warnings": planned.warnings });

@@ -13,6 +13,7 @@ pub mod served;
 mod sshd;
 mod toolkit;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
@@ -106,7 +107,7 @@ pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen,
 }
 
 /// The sections by name, in their order.
-struct Sections<'a>(Vec<(&'a str, &'a [u8])>);
+struct Sections<'a>(Vec<(&'a str, Cow<'a, [u8]>)>);
 
 impl<'a> Sections<'a> {
     fn of(output: &'a [u8]) -> Self {
@@ -116,7 +117,7 @@ impl<'a> Sections<'a> {
             let rest = output.get(from..)?;
             rest.windows(what.len()).position(|window| window == what).map(|at| from + at)
         };
-        let mut sections = Vec::new();
+        let mut sections: Vec<(&str, Cow<[u8]>)> = Vec::new();
         let mut next = find(0, BEFORE);
         while let Some(at) = next {
             let name_from = at + BEFORE.len();
@@ -126,15 +127,19 @@ impl<'a> Sections<'a> {
             next = find(body_from - 1, BEFORE);
             let body = output.get(body_from..next.unwrap_or(output.len())).unwrap_or_default();
             if let Ok(name) = std::str::from_utf8(&output[name_from..name_to]) {
-                sections.push((name, body));
+                // What hung within a section is told in between.
+                match sections.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, parts)) => parts.to_mut().extend_from_slice(body),
+                    None => sections.push((name, Cow::Borrowed(body))),
+                }
             }
         }
         Self(sections)
     }
 
     /// What a section says; `None` where it was not asked for.
-    fn bytes(&self, wanted: &str) -> Option<&'a [u8]> {
-        self.0.iter().find(|(name, _)| *name == wanted).map(|(_, body)| *body)
+    fn bytes(&self, wanted: &str) -> Option<&[u8]> {
+        self.0.iter().find(|(name, _)| *name == wanted).map(|(_, body)| body.as_ref())
     }
 
     fn text(&self, wanted: &str) -> Option<String> {
@@ -142,14 +147,14 @@ impl<'a> Sections<'a> {
     }
 
     /// Sections whose name begins so, by the rest of their names.
-    fn beginning<'b>(&'b self, with: &'b str) -> impl Iterator<Item = (&'a str, &'a [u8])> + 'b {
-        self.0.iter().filter_map(move |(name, body)| Some((name.strip_prefix(with)?, *body)))
+    fn beginning<'b>(&'b self, with: &'b str) -> impl Iterator<Item = (&'a str, &'b [u8])> + 'b {
+        self.0.iter().filter_map(move |(name, body)| Some((name.strip_prefix(with)?, body.as_ref())))
     }
 
     fn timed_out(&self) -> Vec<Gap> {
         let gap = |(what, body): (&str, &[u8])| {
             let said = String::from_utf8_lossy(body).into_owned();
-            let seconds = said.trim().strip_prefix("timed-out ")?.parse().ok()?;
+            let seconds = said.lines().next()?.trim().strip_prefix("timed-out ")?.parse().ok()?;
             Some(Gap { what: what.to_owned(), why: Missing::TimedOut(seconds) })
         };
         self.beginning("gap ").filter_map(gap).collect()

@@ -9,6 +9,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
+use tokio::process::{Child, Command};
 
 use super::{Content, Delivery, LARGEST_FILE, LocalFile, Secret};
 use crate::plan::render::size;
@@ -28,6 +29,15 @@ fn wrong(message: impl Into<String>) -> Wrong {
 
 /// All that the profile's files and secrets hold; or all that is wrong with them.
 pub async fn read(profile: &Profile) -> Result<Delivery, Vec<Problem>> {
+    read_with(profile, true).await
+}
+
+/// The same without fetching a secret: their names, with nothing as their values. For what is planned and never done.
+pub async fn read_without_values(profile: &Profile) -> Result<Delivery, Vec<Problem>> {
+    read_with(profile, false).await
+}
+
+async fn read_with(profile: &Profile, values: bool) -> Result<Delivery, Vec<Problem>> {
     let mut delivery = Delivery::default();
     let mut problems = Vec::new();
     let mut note = |path: String, (message, hint): Wrong| {
@@ -44,7 +54,9 @@ pub async fn read(profile: &Profile) -> Result<Delivery, Vec<Problem>> {
     }
     for (name, value) in &profile.engine.env {
         let EnvValue::Secret(source) = value else { continue };
-        match secret(source, COMMAND_LIMIT).await {
+        let value =
+            if values { secret(source, COMMAND_LIMIT).await } else { Ok(Secret::from(String::new())) };
+        match value {
             Ok(value) => drop(delivery.secrets.0.insert(name.clone(), value)),
             Err(wrong) => note(format!("engine.env.{name}"), wrong),
         }
@@ -121,14 +133,21 @@ async fn secret(source: &SecretSource, limit: Duration) -> Result<Secret, Wrong>
 /// What a command prints on standard output.
 async fn printed(source: &SecretSource, words: &[String], limit: Duration) -> Result<Vec<u8>, Wrong> {
     let (program, arguments) = words.split_first().ok_or_else(|| wrong("there is no command"))?;
-    let mut command = tokio::process::Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
-    let Output { status, stdout, stderr } = match tokio::time::timeout(limit, command.output()).await {
-        Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(wrong(format!("{source} cannot be run: {}", said(&error)))),
-        Err(_) => return Err(wrong(format!("{source} did not end within {} s", limit.as_secs_f32()))),
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A group of its own, so that what it has started can be ended with it.
+    command.process_group(0).kill_on_drop(true);
+    let failed = |error: std::io::Error| wrong(format!("{source} cannot be run: {}", said(&error)));
+    let mut child = command.spawn().map_err(failed)?;
+    let group = child.id();
+    let ended = tokio::time::timeout(limit, output(&mut child)).await;
+    let Ok(ended) = ended else {
+        end(group).await;
+        return Err(wrong(format!("{source} did not end within {} s", limit.as_secs_f32())));
     };
-    if status.success() {
+    let Output { status, stdout, stderr } = ended.map_err(failed)?;
+    // What was cut off has ended by that, and not well; the caller tells that it is too long.
+    if status.success() || stdout.len() as u64 > LONGEST_SECRET {
         return Ok(stdout);
     }
     let stderr = String::from_utf8_lossy(&stderr);
@@ -137,6 +156,35 @@ async fn printed(source: &SecretSource, words: &[String], limit: Duration) -> Re
     let told = if told.is_empty() { "it said nothing".to_owned() } else { told };
     let how = status.code().map_or("was killed".to_owned(), |code| format!("ended with {code}"));
     Err(wrong(format!("{source} {how}: {told}")))
+}
+
+/// What a child says until it ends: of standard output no more than shows that it is too long, of standard error the
+/// beginning.
+async fn output(child: &mut Child) -> std::io::Result<Output> {
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (out, mut err) = (out.expect("it was piped"), err.expect("it was piped"));
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    // Ends with its end of the pipe closed: who goes on writing is ended by that.
+    let said = async { out.take(LONGEST_SECRET + 1).read_to_end(&mut stdout).await };
+    let told = async {
+        (&mut err).take(LONGEST_SECRET).read_to_end(&mut stderr).await?;
+        tokio::io::copy(&mut err, &mut tokio::io::sink()).await
+    };
+    tokio::try_join!(said, told)?;
+    Ok(Output { status: child.wait().await?, stdout, stderr })
+}
+
+/// Ends a group of processes at once.
+async fn end(group: Option<u32>) {
+    let Some(group) = group else { return };
+    let mut kill = Command::new("sh");
+    kill.args(["-c", "kill -s KILL -- \"-$0\"", &group.to_string()])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
+    // It may have ended by now.
+    if let Err(error) = kill.status().await {
+        tracing::warn!("a command for a secret may go on, in process group {group}: {error}");
+    }
 }
 
 /// What the system says, without its number.
@@ -188,6 +236,13 @@ mod tests {
         check(sh("echo hf_5678; echo locked >&2; exit 3"), Err("ended with 3: locked")).await;
         check(sh(":"), Err("gives nothing")).await;
         check(sh("sleep 30"), Err("did not end within 0.5 s")).await;
+        check(sh("exec yes"), Err("gives more than 66 kB")).await;
+        check(sh("yes | head -c 300000 >&2; echo hf_5678"), Ok("hf_5678")).await;
+        // What it has started ends with it.
+        let late = folder.path().join("late");
+        check(sh(&format!("(sleep 1.5; : > {}) & wait", late.display())), Err("did not end")).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert!(!late.exists());
         check(SecretSource::Command(vec!["no-such-program".to_owned()]), Err("cannot be run: no such file"))
             .await;
     }
@@ -223,6 +278,12 @@ mod tests {
             ]
         );
         profile.files = place(&[at("good"), at("full")]);
+        profile.engine.env.clear();
+        let ran = SecretSource::Command(vec!["touch".to_owned(), at("ran")]);
+        profile.engine.env.insert("A".to_owned(), EnvValue::Secret(ran));
+        let delivery = read_without_values(&profile).await.unwrap();
+        assert_eq!(delivery.secrets.names().into_iter().collect::<Vec<_>>(), ["A"]);
+        assert!(!Path::new(&at("ran")).exists(), "no secret was fetched");
         profile.engine.env.clear();
         let delivery = read(&profile).await.unwrap();
         assert_eq!(delivery.files[0].content.bytes(), b"one");

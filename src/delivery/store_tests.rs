@@ -111,7 +111,7 @@ fn a_log_is_kept_without_secrets() {
 [ "$4" != gone ] || { echo "No such container" >&2; exit 1; }
 [ "$1" = inspect ] && { echo 0123456789ab; exit; }
 [ ! -e "$HOME/silent" ] || { echo "No such container" >&2; exit 1; }
-echo "token hf_12345678, short 1234567"; echo "é sk-1, sk-1-longer" >&2
+echo "token hf_12345678, short 1234567"; cat "$HOME/odd" 2>/dev/null; echo "é sk-1, sk-1-longer" >&2
 "#;
     fs::write(&docker, answer).unwrap();
     fs::set_permissions(&docker, fs::Permissions::from_mode(0o755)).unwrap();
@@ -131,6 +131,13 @@ echo "token hf_12345678, short 1234567"; echo "é sk-1, sk-1-longer" >&2
     let redacted = "token ‹secret HF_TOKEN›, short 1234567\né sk-1, ‹secret KEY›\n";
     assert_eq!(fs::read_to_string(home.at(log)).unwrap(), redacted);
     assert_eq!(home.mode(log), 0o600);
+    // Where a value's lines end is the same here as in `delivery::redact`.
+    let odd = "ab\u{c}cd\u{2028}ef\u{85}gh\u{1c}";
+    home.said(PUT, &["demo", "secrets", "0002"], &secrets(&[("ODD", &format!("\r\n{odd}\r\n"))]));
+    fs::write(home.0.path().join("odd"), format!("x {odd} y\n")).unwrap();
+    home.said(SAVE, &args, b"");
+    let redacted = redacted.replace("\né", "\nx ‹secret ODD› y\né");
+    assert_eq!(fs::read_to_string(home.at(log)).unwrap(), redacted);
     fs::write(home.0.path().join("silent"), "").unwrap();
     assert!(!home.run(SAVE, &args, b"").status.success());
     assert_eq!(fs::read_to_string(home.at(log)).unwrap(), redacted, "what was kept stays");

@@ -10,6 +10,8 @@ mod kept;
 pub mod planner;
 pub mod render;
 
+pub use bytes::weights_digest;
+
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -9,7 +9,8 @@ pub mod store;
 use std::fmt;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::container::{ImageContent, Rank};
 use crate::profile::{DeploymentName, Profile};
@@ -67,6 +68,7 @@ pub struct Release {
     /// SHA-256 over path, size and modification time of the model's files, in hexadecimal.
     pub weights: String,
     /// Every rank with its whole specification.
+    #[serde(deserialize_with = "some_ranks")]
     pub ranks: Vec<Rank>,
     pub outcome: Outcome,
     /// Checks that were skipped by wish.
@@ -75,6 +77,12 @@ pub struct Release {
     /// What was measured.
     #[serde(default)]
     pub figures: Figures,
+}
+
+/// A release without ranks would be one that runs already, whatever runs.
+fn some_ranks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rank>, D::Error> {
+    let ranks = Vec::deserialize(from)?;
+    if ranks.is_empty() { Err(D::Error::custom("the record names no rank")) } else { Ok(ranks) }
 }
 
 /// The image of a release.

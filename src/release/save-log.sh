@@ -17,6 +17,8 @@ import subprocess
 import sys
 
 secrets, container = sys.argv[1:]
+# What Rust takes for white space; Python strips more, and knows more ends of lines.
+white = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 places = []
 for name in os.listdir(secrets):
     if name.startswith("."):
@@ -24,7 +26,8 @@ for name in os.listdir(secrets):
     with open(os.path.join(secrets, name), encoding="ascii") as file:
         for line in file:
             variable, _, value = line.rstrip("\n").partition(" ")
-            for part in map(str.strip, bytes.fromhex(value).decode().splitlines()):
+            for part in bytes.fromhex(value).decode().split("\n"):
+                part = part.strip(white)
                 if len(part) >= 8:
                     places.append((part.encode(), ("‹secret %s›" % variable).encode()))
 places.sort(key=lambda place: -len(place[0]))

@@ -2,6 +2,7 @@
 
 use sparkctl::delivery::{Content, LocalFile, Secret};
 use sparkctl::event::{Event, RunOutcome};
+use sparkctl::fabric::Links;
 use sparkctl::host::fake::{Behaviour, Fault, Moment};
 use sparkctl::operation::{self, Target};
 use sparkctl::plan::{Plan, StageKind, planner, render};
@@ -209,6 +210,20 @@ fn told_by_engine(desk: &Desk, value: &str) -> bool {
             machine.containers[*container].log.iter().any(|line| line.ends_with(&format!("={value}")))
         })
     })
+}
+
+/// Recorded facts hold no comparison, and a plan against them fetches no values.
+#[tokio::test(start_paused = true)]
+async fn secrets_that_nobody_compared_are_taken_as_unchanged() {
+    let desk = with_secret(&Desk::seed(), "HF_TOKEN", TOKEN);
+    let mut facts = operation::look(&desk.profile, &desk.deployed().await.hosts()).await.unwrap();
+    let unfetched = with_secret(&desk, "HF_TOKEN", "").delivery;
+    let finding = operation::take_secrets_as_same(&mut facts).unwrap();
+    assert_eq!(finding.id, "secrets-not-compared");
+    let planned =
+        planner::deploy(&desk.profile, &unfetched, &facts, &Links::default(), &desk::operator()).unwrap();
+    assert!(planned.plan.is_empty(), "{:?}", planned.plan.differences);
+    assert!(operation::take_secrets_as_same(&mut facts).is_none());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,24 +1,31 @@
 # Prints what is to be known of a node, in sections; reads only. Commands speak English here: LC_ALL is C.
 # $1: how much: status, plan or check. $2: name of the deployment. $3: the model's folder.
 # $4: addresses that should answer, with spaces between. $5: `scan`, to look for models; $6...: where else. No input.
-# A section begins with a line `=== sparkctl SECTION ===`, whose preceding line break is not the
+# A section may come in several parts. It begins with a line `=== sparkctl SECTION ===`, whose preceding line break is not the
 # section's own. The last section is `end`: without it the answer was cut off.
 depth=$1 deployment=$2 model=$3 peers=$4 scan=$5
 shift 5
-section() { printf '\n=== sparkctl %s ===\n' "$1"; }
+current=
+section() { current=$1 && printf '\n=== sparkctl %s ===\n' "$1"; }
 have() { command -v "$1" >/dev/null 2>&1; }
 planning() { [ "$depth" != status ]; }
 checking() { [ "$depth" = check ]; }
 yes_no() { if "$@"; then echo yes; else echo no; fi; }
 
 # Runs a command that may hang, for at most $1 seconds: what it printed is in $said, its status in $code.
-# One that hung fails, and is told as section `gap $2`.
+# One that hung fails, and is told as section `gap $2`; the section that it was asked in goes on behind that.
 ask() {
   limit=$1 what=$2
   shift 2
   said=$(timeout -k 1 "$limit" "$@")
   code=$?
-  case $code in 124 | 137) section "gap $what" && echo "timed-out $limit" && return 1 ;; esac
+  case $code in
+    124 | 137)
+      within=$current
+      section "gap $what" && echo "timed-out $limit" && current=
+      [ -z "$within" ] || section "$within"
+      return 1 ;;
+  esac
   return 0
 }
 say() { printf '%s\n' "$said"; }
@@ -53,10 +60,12 @@ more_of_the_machine() {
   have timedatectl && ask 5 timedatectl timedatectl show 2>/dev/null && say
 
   section user
-  name=$(id -un 2>/dev/null)
+  # Names may come from a directory that does not answer.
+  name=
+  ask 5 user-name id -un 2>/dev/null && name=$said
   printf 'name=%s\n' "$name"
   printf 'uid=%s\n' "$(id -u)"
-  printf 'groups=%s\n' "$(id -Gn 2>/dev/null)"
+  ask 5 user-groups id -Gn 2>/dev/null && printf 'groups=%s\n' "$said"
   ask 5 passwd getent passwd "$(id -u)" 2>/dev/null && printf 'shell=%s\n' "${said##*:}"
   [ -d /var/lib/systemd ] && printf 'lingering=%s\n' "$(yes_no [ -e "/var/lib/systemd/linger/$name" ])"
   printf 'memlock=%s\n' "$(ulimit -l 2>/dev/null)"
@@ -284,6 +293,7 @@ kept() {
 # written to a disk. None may read: its standard input is the lines of the part before.
 section clock
 date -u +%s.%N
+current=
 ask_peers </dev/null | {
   gpus </dev/null | {
     { checking && more_of_the_gpus; } </dev/null | {

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 
 /// What stands for a secret.
 const BLOT: &str = "***";
@@ -63,22 +63,57 @@ fn words(argument: &str) -> Vec<String> {
     words
 }
 
+/// What the names of variables and flags have in them whose values are secrets.
+const SECRET_WORDS: &str = "TOKEN|KEY|SECRET|PASS|CREDENTIAL|AUTH";
+
+/// Whether a variable or flag of this name looks like one that holds a secret. How many tokens there may be is none, nor
+/// is what cuts a text into them.
+pub fn is_secret(name: &str) -> bool {
+    static WORDS: LazyLock<Regex> = LazyLock::new(|| Regex::new(SECRET_WORDS).expect("it is a pattern"));
+    static COUNTS: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new("(MAX|NUM|PER|TOTAL|BATCHED).*TOKENS?|TOKENS?_PER|TOKENIZ").expect("it is a pattern")
+    });
+    let name = name.to_uppercase().replace('-', "_");
+    WORDS.is_match(&COUNTS.replace_all(&name, ""))
+}
+
+/// The value of a variable as others may read it.
+pub fn blotted_value(name: &str, value: &str) -> String {
+    let secret = is_secret(name) && !value.is_empty();
+    if secret { BLOT.to_owned() } else { value.to_owned() }
+}
+
 /// A command line as others may read it: the values of keys, tokens and passwords are blotted out.
 pub fn blotted(argv: &[String]) -> Vec<String> {
-    static IN_TEXT: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(?i)(--(?:[a-z0-9-]+-)?(?:api-key|token|password|secret)(?:=|\s+)|\b[A-Z0-9_]*(?:API_?KEY|TOKEN|PASSWORD|SECRET)=)([^\s;&|]+)")
-            .expect("it is a pattern")
+    // `NAME=value` and `--flag=value`, or `--flag value`; what begins with `-` behind a flag is the next one.
+    static NAMED: LazyLock<Regex> = LazyLock::new(|| {
+        let quoted = r#""[^"]*"?|'[^']*'?"#;
+        let rest = format!(r#"(?:{quoted}|[^\s;&|"'])*"#);
+        let flag = format!("--[a-z0-9_-]*(?:{SECRET_WORDS})[a-z0-9_-]*");
+        let variable = format!("[a-z0-9_]*(?:{SECRET_WORDS})[a-z0-9_]*");
+        let assigned = format!(r#"(?<assigned>(?:{flag}|{variable})=)(?:{quoted}|[^\s;&|"']){rest}"#);
+        let behind = format!(r#"(?<behind>{flag}\s+)(?:{quoted}|[^-\s;&|"']){rest}"#);
+        Regex::new(&format!("(?i){assigned}|{behind}")).expect("it is a pattern")
     });
-    static FLAG: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(?i)^--(?:[a-z0-9-]+-)?(?:api-key|token|password|secret)$").expect("it is a pattern")
+    static HEADER: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#"(?i)(\bauthorization:\s*(?:(?:bearer|basic|token|digest)\s+)?|\bbearer\s+)[^\s"';&|]+"#)
+            .expect("it is a pattern")
     });
     let mut secret = false;
     let blot = |argument: &String| {
         if secret && !argument.starts_with('-') {
             return BLOT.to_owned();
         }
-        secret = FLAG.is_match(argument);
-        IN_TEXT.replace_all(argument, format!("${{1}}{BLOT}")).into_owned()
+        secret =
+            argument.strip_prefix("--").is_some_and(|flag| !flag.contains(['=', ' ']) && is_secret(flag));
+        let named = |found: &Captures| {
+            let front = found.name("assigned").or(found.name("behind")).map_or("", |front| front.as_str());
+            let name =
+                front.trim_start_matches('-').trim_end_matches(|c: char| c == '=' || c.is_whitespace());
+            if is_secret(name) { format!("{front}{BLOT}") } else { found[0].to_owned() }
+        };
+        let text = NAMED.replace_all(argument, named);
+        HEADER.replace_all(&text, format!("${{1}}{BLOT}")).into_owned()
     };
     argv.iter().map(blot).collect()
 }
@@ -133,5 +168,43 @@ mod tests {
             &["bash", "-c", "HF_TOKEN=hf_abc vllm serve a/b --api-key k1 --port 1; OPENAI_API_KEY=x y"],
             &["bash", "-c", "HF_TOKEN=*** vllm serve a/b --api-key *** --port 1; OPENAI_API_KEY=*** y"],
         );
+        let text = |text: &str, wanted: &str| check(&["bash", "-c", text], &["bash", "-c", wanted]);
+        text("AWS_SECRET_ACCESS_KEY=a/b+c= x", "AWS_SECRET_ACCESS_KEY=*** x");
+        text("HF_KEY=abc;DB_PASS='a b' x", "HF_KEY=***;DB_PASS=*** x");
+        text("env -e A=1 B_CREDENTIALS=\"a b\" x", "env -e A=1 B_CREDENTIALS=*** x");
+        text(
+            "curl -H 'Authorization: Bearer abc' http://h/ready",
+            "curl -H 'Authorization: Bearer ***' http://h/ready",
+        );
+        text("curl -H \"authorization: abc\" x", "curl -H \"authorization: ***\" x");
+        text("x --auth --api-key k --port 1", "x --auth --api-key *** --port 1");
+        let plain =
+            "TOKENIZERS_PARALLELISM=false MAX_TOKENS=4096 vllm serve a/b --max-num-batched-tokens 8192";
+        text(plain, plain);
+    }
+
+    #[test]
+    fn names_of_secrets() {
+        for name in [
+            "HF_TOKEN",
+            "hf_token",
+            "AWS_SECRET_ACCESS_KEY",
+            "PGPASSWORD",
+            "API_TOKENS",
+            "VLLM_API_KEY",
+            "api-key",
+        ] {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in [
+            "NCCL_SOCKET_IFNAME",
+            "GLOO_SOCKET_IFNAME",
+            "VLLM_HOST_IP",
+            "PATH",
+            "max-total-tokens",
+            "tokenizer",
+        ] {
+            assert!(!is_secret(name), "{name}");
+        }
     }
 }

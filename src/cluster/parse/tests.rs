@@ -296,6 +296,17 @@ fn what_hangs_is_told_and_the_rest_is_there() {
 }
 
 #[test]
+fn a_section_goes_on_behind_what_hung() {
+    let text = HANGING;
+    assert!(text.contains("\n=== sparkctl user ===\nname="), "the user's section begins with the name");
+    let hung = "\n=== sparkctl user ===\n\n=== sparkctl gap user-name ===\ntimed-out 5\n\n=== sparkctl user ===\nname=";
+    let split = text.replacen("\n=== sparkctl user ===\nname=", hung, 1);
+    let (whole, split) = (read(HANGING).unwrap(), read(&split).unwrap());
+    assert_eq!(split.user, whole.user);
+    assert_eq!(split.gaps.len(), whole.gaps.len() + 1);
+}
+
+#[test]
 fn what_a_foreign_language_says_is_not_known() {
     let seen = read(GERMAN).unwrap();
     assert_eq!((seen.system.hostname.as_str(), seen.system.home.as_str()), ("büro-gpu", "/home/jürgen"));

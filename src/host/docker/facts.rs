@@ -54,7 +54,7 @@ pub(super) fn image(image: ImageInspect) -> Image {
         architecture: image.architecture.unwrap_or_default(),
         entrypoint: config.entrypoint.unwrap_or_default(),
         command: config.cmd.unwrap_or_default(),
-        env: config.env.iter().flatten().map(|variable| variable_of(variable)).collect(),
+        env: config.env.iter().flatten().map(|variable| readable(variable)).collect(),
         labels: config.labels.into_iter().flatten().collect(),
         created: moment(image.created.as_deref()),
         size: image.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
@@ -168,6 +168,13 @@ fn variable_of(text: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
+/// Likewise, as facts may be shown and recorded: an image may have a token baked in.
+fn readable(text: &str) -> (String, String) {
+    let (name, value) = variable_of(text);
+    let value = served::blotted_value(&name, &value);
+    (name, value)
+}
+
 fn sorted_names(names: impl Iterator<Item = String>) -> Vec<String> {
     names.collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -263,6 +270,8 @@ mod tests {
         ] {
             assert_ne!(read(&CLASSIC.replace(change.0, change.1)).content, classic.content, "{change:?}");
         }
+        let baked = read(&CLASSIC.replace("\"A=b\"", "\"HF_TOKEN=hf_x\", \"NCCL_DEBUG=INFO\""));
+        assert_eq!((baked.env["HF_TOKEN"].as_str(), baked.env["NCCL_DEBUG"].as_str()), ("***", "INFO"));
         let null = read(&CLASSIC.replace("\"Entrypoint\": null,", "\"Entrypoint\": [],"));
         assert_eq!(null.content, classic.content);
     }
