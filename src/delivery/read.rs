@@ -135,14 +135,12 @@ async fn printed(source: &SecretSource, words: &[String], limit: Duration) -> Re
     let (program, arguments) = words.split_first().ok_or_else(|| wrong("there is no command"))?;
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A group of its own, so that what it has started can be ended with it.
-    command.process_group(0).kill_on_drop(true);
+    // Not in a process group of its own: it may have to ask something on the terminal, which only the foreground may.
+    command.kill_on_drop(true);
     let failed = |error: std::io::Error| wrong(format!("{source} cannot be run: {}", said(&error)));
     let mut child = command.spawn().map_err(failed)?;
-    let group = child.id();
     let ended = tokio::time::timeout(limit, output(&mut child)).await;
     let Ok(ended) = ended else {
-        end(group).await;
         return Err(wrong(format!("{source} did not end within {} s", limit.as_secs_f32())));
     };
     let Output { status, stdout, stderr } = ended.map_err(failed)?;
@@ -172,19 +170,6 @@ async fn output(child: &mut Child) -> std::io::Result<Output> {
     };
     tokio::try_join!(said, told)?;
     Ok(Output { status: child.wait().await?, stdout, stderr })
-}
-
-/// Ends a group of processes at once.
-async fn end(group: Option<u32>) {
-    let Some(group) = group else { return };
-    let mut kill = Command::new("sh");
-    kill.args(["-c", "kill -s KILL -- \"-$0\"", &group.to_string()])
-        .stdin(Stdio::null())
-        .stderr(Stdio::null());
-    // It may have ended by now.
-    if let Err(error) = kill.status().await {
-        tracing::warn!("a command for a secret may go on, in process group {group}: {error}");
-    }
 }
 
 /// What the system says, without its number.
@@ -238,11 +223,6 @@ mod tests {
         check(sh("sleep 30"), Err("did not end within 0.5 s")).await;
         check(sh("exec yes"), Err("gives more than 66 kB")).await;
         check(sh("yes | head -c 300000 >&2; echo hf_5678"), Ok("hf_5678")).await;
-        // What it has started ends with it.
-        let late = folder.path().join("late");
-        check(sh(&format!("(sleep 1.5; : > {}) & wait", late.display())), Err("did not end")).await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        assert!(!late.exists());
         check(SecretSource::Command(vec!["no-such-program".to_owned()]), Err("cannot be run: no such file"))
             .await;
     }
