@@ -14,7 +14,7 @@ use sparkctl::fabric::Links;
 use sparkctl::memory::{GIB, seen};
 use sparkctl::operation;
 use sparkctl::plan::planner;
-use sparkctl::profile::Profile;
+use sparkctl::profile::{Profile, Speculative};
 
 fn config(name: &str) -> String {
     std::fs::read_to_string(format!("{}/tests/data/models/{name}/config.json", env!("CARGO_MANIFEST_DIR")))
@@ -39,7 +39,7 @@ fn found(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
         Ok(planned) => planned.warnings,
         Err(refused) => refused.0,
     };
-    let about = ["memory-fit", "memory-free", "heads-divide"];
+    let about = ["memory-fit", "memory-free", "heads-divide", "context-model"];
     all.into_iter().filter(|finding| about.contains(&finding.id)).collect()
 }
 
@@ -171,6 +171,42 @@ async fn heads_that_cannot_be_cut_are_refused() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_context_beyond_the_model_is_refused_unless_it_is_lifted() {
+    let (mut profile, facts) = facts(config("qwen3.5-122b-a10b-fp8"), 119).await;
+    profile.engine.context_length = Some(262_144);
+    assert_eq!(found(&profile, &facts), []);
+    profile.engine.context_length = Some(262_145);
+    let findings = found(&profile, &facts);
+    assert_eq!(briefly(&findings), [("context-model", Severity::Error)]);
+    assert_eq!(findings[0].path.as_deref(), Some("engine.context_length"));
+    assert!(findings[0].message.contains("262145, more than the 262144"), "{}", findings[0].message);
+    profile.engine.args = vec!["--hf-overrides={}".to_owned()];
+    assert_eq!(briefly(&found(&profile, &facts)), [("context-model", Severity::Warning)]);
+}
+
+/// The field that is wrong is marked, and no figure that a sum ended at is shown.
+#[tokio::test(start_paused = true)]
+async fn absurd_settings_are_marked_where_they_stand() {
+    let (seed, facts) = facts(config("qwen3.5-122b-a10b-fp8"), 119).await;
+    let check = |path: &str, change: &dyn Fn(&mut Profile)| {
+        let mut profile = seed.clone();
+        change(&mut profile);
+        let findings = found(&profile, &facts);
+        let finding = findings.iter().find(|finding| finding.id == "memory-fit").unwrap();
+        assert_eq!(finding.path.as_deref(), Some(path), "{}", finding.message);
+        assert!(finding.message.len() < 160, "{}", finding.message);
+        assert!(!finding.message.contains("17179869184"), "{}", finding.message);
+    };
+    let guess = |profile: &mut Profile| {
+        profile.engine.speculative =
+            Some(Speculative { method: "mtp".to_owned(), tokens: u32::MAX, model: None });
+    };
+    check("engine.context_length", &|it| it.engine.context_length = Some(u32::MAX));
+    check("engine.memory_fraction", &|it| it.engine.memory_fraction = Some(0.0001));
+    check("engine.speculative.tokens", &guess);
+}
+
 /// vLLM's own check at its start, where something else holds memory: 0.8 of 119.7 GiB are not free.
 #[tokio::test(start_paused = true)]
 async fn a_fraction_that_is_not_free_is_told() {
@@ -228,7 +264,8 @@ fn fit_shows_the_budget() {
 
 #[test]
 fn fit_reads_a_model_on_this_machine() {
-    let (code, text) = fit(&["tests/data/tiny-model", "--memory", "8"]);
+    let (code, text) =
+        fit(&["tests/data/tiny-model", "--memory", "8", "--set", "engine.context_length=4096"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("fits, with"), "{text}");
     assert!(!text.contains("not estimated"), "the headers tell the weights: {text}");
@@ -236,4 +273,23 @@ fn fit_reads_a_model_on_this_machine() {
     let (code, text) = fit(&["tests/data"]);
     assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("cannot read tests/data/config.json"), "{text}");
+}
+
+#[test]
+fn fit_promises_no_context_beyond_the_model() {
+    let config = "tests/data/models/qwen3.5-122b-a10b-fp8/config.json";
+    let (code, text) = fit(&[config, "--weights", "118.4", "--set", "engine.context_length=1000000"]);
+    assert_eq!(code, Some(3), "{text}");
+    assert!(text.contains("more than the 262144 tokens that the model is made for"), "{text}");
+    let longest = text.lines().find(|line| line.contains("longest context")).unwrap();
+    assert!(longest.contains("262144") && !longest.contains("1000000"), "{longest}");
+}
+
+#[test]
+fn fit_refuses_what_is_no_models_config() {
+    for file in ["schema/profile.schema.json", "tests/data/models/weights.json"] {
+        let (code, text) = fit(&[file]);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("is no model's config.json"), "{text}");
+    }
 }

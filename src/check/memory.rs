@@ -5,7 +5,7 @@
 
 use super::Finding;
 use crate::cluster::facts::NodeFacts;
-use crate::memory::{Asked, Budget, Verdict, gib, seen};
+use crate::memory::{Asked, Budget, Verdict, gib, lifts_limit, seen};
 use crate::model::{Mixer, Scheme, Shape};
 use crate::plan::weights_digest;
 use crate::profile::{EngineKind, NodeName, Profile};
@@ -17,6 +17,7 @@ pub(super) fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     let Ok((shape, budgets)) = seen::budgets(profile, facts) else { return findings };
     if !has_served(profile, facts) {
         divides(profile, &shape, &mut findings);
+        findings.extend(too_long(profile, &shape));
         for (node, budget) in &budgets {
             fits(profile, &shape, node, budget, &mut findings);
         }
@@ -60,7 +61,7 @@ fn fits(profile: &Profile, shape: &Shape, node: &NodeName, budget: &Budget, find
             };
             let message = format!("{parts} do not fit: {} more than {of}", gib(lacking));
             let found = if is_sure(profile, shape) { Finding::error } else { Finding::warning };
-            findings.push(found("memory-fit", Some(node), message, hint).at("model.path"));
+            findings.push(found("memory-fit", Some(node), message, hint).at(cause(profile, budget)));
         }
         Verdict::Unsure { lacking } => {
             let allowed = gib(budget.allowance.sum());
@@ -68,10 +69,50 @@ fn fits(profile: &Profile, shape: &Shape, node: &NodeName, budget: &Budget, find
                 "the model may not fit: {} more than {of}, if activations, CUDA graphs and NCCL take {allowed}",
                 gib(lacking)
             );
-            findings.push(Finding::warning("memory-fit", Some(node), message, hint).at("model.path"));
+            findings
+                .push(Finding::warning("memory-fit", Some(node), message, hint).at(cause(profile, budget)));
         }
-        Verdict::Fits { .. } | Verdict::NotEstimated => {}
+        Verdict::Fits { .. } | Verdict::TooLong { .. } | Verdict::NotEstimated => {}
     }
+}
+
+/// The field that is to be changed first where memory lacks.
+fn cause(profile: &Profile, budget: &Budget) -> &'static str {
+    let engine = &profile.engine;
+    let weights = budget.weights.unwrap_or(0);
+    if weights > budget.memory.total {
+        "model.path"
+    } else if weights > budget.limit && engine.memory_fraction.is_some() {
+        "engine.memory_fraction"
+    } else if engine.speculative.is_some() && budget.per_request.is_some_and(|bytes| bytes > budget.limit) {
+        "engine.speculative.tokens"
+    } else if engine.context_length.is_some() {
+        "engine.context_length"
+    } else if engine.memory_fraction.is_some() {
+        "engine.memory_fraction"
+    } else {
+        "model.path"
+    }
+}
+
+/// Engines refuse a context that is longer than what the model is made for.
+fn too_long(profile: &Profile, shape: &Shape) -> Option<Finding> {
+    let (asked, own) = (profile.engine.context_length?, shape.context?);
+    if u64::from(asked) <= own {
+        return None;
+    }
+    let lifted = lifts_limit(profile);
+    let found = if lifted { Finding::warning } else { Finding::error };
+    let hint = if lifted {
+        "ask about something far back in a long prompt before you rely on it".to_owned()
+    } else {
+        format!(
+            "set `engine.context_length` to {own} or less, or stretch the model with RoPE scaling in `engine.args`"
+        )
+    };
+    let message =
+        format!("`engine.context_length` is {asked}, more than the {own} tokens that the model is made for");
+    Some(found("context-model", None, message, &hint).at("engine.context_length"))
 }
 
 /// Whether nothing in the profile makes the weights of a rank smaller than the files say, or the limit another.

@@ -449,6 +449,13 @@ pub const CHECKS: &[Check] = &[
         "the model's heads can be cut as the profile asks",
         "the engine ends at the start",
     ),
+    check(
+        "model",
+        "context-model",
+        E,
+        "the context is no longer than the model is made for",
+        "the engine ends at the start, or answers noise beyond it where it was told to go on",
+    ),
     vital("image", "image-absent", E, "the image is on a node", "there is nothing to start"),
     check(
         "image",

@@ -86,8 +86,8 @@ pub async fn run(args: FitArgs, global: &Global) -> Result<Exit, CommandError> {
             }
         }
     }
-    let too_big = budgets.iter().any(|(_, budget)| matches!(budget.verdict, Verdict::TooBig { .. }));
-    Ok(if too_big { Exit::Refused } else { Exit::Done })
+    let fails = |budget: &Budget| matches!(budget.verdict, Verdict::TooBig { .. } | Verdict::TooLong { .. });
+    Ok(if budgets.iter().any(|(_, budget)| fails(budget)) { Exit::Refused } else { Exit::Done })
 }
 
 /// What the profile could say better for this model.
@@ -138,6 +138,12 @@ fn offline(
     let text = fs::read_to_string(&file)
         .map_err(|error| usage(&format!("cannot read {}: {error}", file.display())))?;
     let shape = config::read(&text).map_err(|error| usage(&format!("{}: {error}", file.display())))?;
+    if shape.architecture.is_none() && shape.model_type.is_none() && shape.layers.is_empty() {
+        return Err(usage(&format!(
+            "{} is no model's config.json: it has neither `architectures` nor `model_type` nor layers",
+            file.display()
+        )));
+    }
     let found = if is_folder { on_disk(path) } else { None };
     let weights = weights.map(Weights::of_bytes).or(found);
     let memory = memory.map_or_else(Memory::spark, |total| Memory { total, ..Memory::spark() });

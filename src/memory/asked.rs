@@ -52,6 +52,8 @@ pub struct Asked {
     pub fraction: f64,
     /// Longest context.
     pub context: u64,
+    /// The longest that the engine takes at all: what the model is made for, unless the profile lifts that.
+    pub limit: u64,
     /// Requests at once.
     pub requests: u64,
     /// Tokens that one step computes at most: it sizes the activations.
@@ -102,6 +104,10 @@ impl Asked {
             assumed.push("no context length is known: counted as 8192 tokens".to_owned());
             8192
         });
+        let limit = match shape.context {
+            Some(own) if !lifts_limit(profile) => own,
+            own => own.unwrap_or(context).max(context),
+        };
         let batched = argument(&engine.args, &["--max-num-batched-tokens", "--chunked-prefill-size"])
             .and_then(|text| text.parse().ok())
             .filter(|tokens| (1..=1 << 24).contains(tokens))
@@ -117,6 +123,7 @@ impl Asked {
             expert_parallel: engine.expert_parallel,
             fraction,
             context,
+            limit,
             requests: engine.max_requests.map_or(REQUESTS, u64::from),
             batched,
             cache: cache_type(profile, shape, dtype, &mut assumed),
@@ -137,6 +144,21 @@ impl Asked {
             assumed,
         }
     }
+}
+
+/// Whether the profile lets the engine go beyond the context that the model is made for.
+pub fn lifts_limit(profile: &Profile) -> bool {
+    /// Each makes another limit of the model's configuration, as `--rope-scaling` does.
+    const FLAGS: &[&str] =
+        &["--hf-overrides", "--rope-scaling", "--json-model-override-args", "--hf-config-path"];
+    /// The engines' own switches for it.
+    const NAMES: &[&str] = &["VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"];
+    let engine = &profile.engine;
+    let overrides = |arg: &String| {
+        let flag = arg.split(['=', '.']).next().unwrap_or_default().replace('_', "-");
+        FLAGS.contains(&flag.as_str())
+    };
+    engine.args.iter().any(overrides) || NAMES.iter().any(|name| engine.env.contains_key(*name))
 }
 
 fn cache_type(profile: &Profile, shape: &Shape, dtype: Dtype, assumed: &mut Vec<String>) -> CacheType {

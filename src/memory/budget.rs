@@ -58,6 +58,8 @@ pub enum Verdict {
     Unsure { lacking: u64 },
     /// It lacks bytes even with nothing at all for activations, graphs and NCCL.
     TooBig { lacking: u64 },
+    /// The context is longer than the `limit` that the model is made for, so the engine refuses to start.
+    TooLong { limit: u64 },
     /// What the model's files say is not enough to tell.
     NotEstimated,
 }
@@ -151,11 +153,10 @@ pub fn budget(shape: &Shape, sizes: Option<&Weights>, asked: &Asked, memory: Mem
     let most = |value: &dyn Fn(&Pool) -> u64| pools.iter().map(value).max();
     let request = most(&|pool| pool.bytes(asked.context, 1));
     let with = |value: &dyn Fn(&Pool, u64) -> u64| cache.and_then(|cache| least(&|pool| value(pool, cache)));
-    let top = shape.context.unwrap_or(asked.context).max(asked.context);
     let longest = [1, 2, 4, 8, 16]
         .into_iter()
         .filter_map(|requests| {
-            let context = with(&|pool, cache| pool.longest(cache, requests, top))?;
+            let context = with(&|pool, cache| pool.longest(cache, requests, asked.limit))?;
             Some(Longest { requests, context })
         })
         .collect();
@@ -186,7 +187,8 @@ fn verdict(
     limit: u64,
     asked: &Asked,
 ) -> Verdict {
-    let Some(weights) = weights else { return Verdict::NotEstimated };
+    let too_long = (asked.context > asked.limit).then_some(Verdict::TooLong { limit: asked.limit });
+    let Some(weights) = weights else { return too_long.unwrap_or(Verdict::NotEstimated) };
     if let (Some(fixed), Some(request)) = (asked.cache_bytes, request)
         && request > fixed
     {
@@ -196,6 +198,9 @@ fn verdict(
     let sure = weights.saturating_add(cache.unwrap_or(0));
     if sure > limit {
         return Verdict::TooBig { lacking: sure - limit };
+    }
+    if let Some(too_long) = too_long {
+        return too_long;
     }
     if cache.is_none() {
         return Verdict::NotEstimated;

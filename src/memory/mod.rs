@@ -13,7 +13,7 @@ pub mod seen;
 mod tests;
 pub mod weights;
 
-pub use asked::{Asked, CacheType};
+pub use asked::{Asked, CacheType, lifts_limit};
 pub use budget::{Budget, Memory, Verdict, budget};
 
 /// Bytes of a GiB.
@@ -22,8 +22,14 @@ pub const GIB: u64 = 1 << 30;
 /// What CUDA sees of a DGX Spark's 128 GB: 121.69 GiB, from start-up messages of vLLM in many reports.
 pub const SPARK: u64 = 130_663_642_398;
 
+/// 8 PiB: more than any rank has; sums of absurd settings end somewhere above, and their figures say nothing.
+pub const ABSURD: u64 = 1 << 53;
+
 /// Bytes as GiB with two digits, as the engines print them.
 pub fn gib(bytes: u64) -> String {
+    if bytes >= ABSURD {
+        return "over 8 PiB".to_owned();
+    }
     format!("{:.2} GiB", as_gib(bytes))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::budget::{Budget, Verdict};
-use super::{as_gib, gib};
+use super::{ABSURD, gib};
 use crate::profile::NodeName;
 
 /// Characters of a bar that stands for all of a GPU's memory.
@@ -45,6 +45,11 @@ pub fn verdict(budget: &Budget) -> String {
             )
         }
         Verdict::TooBig { lacking } => format!("does not fit: {} too much", gib(lacking)),
+        Verdict::TooLong { limit } => {
+            format!(
+                "does not start: `engine.context_length` is more than the {limit} tokens that the model is made for"
+            )
+        }
         Verdict::NotEstimated => "not estimated".to_owned(),
     }
 }
@@ -58,7 +63,7 @@ fn table(text: &mut String, context: u64, budget: &Budget) {
     };
     let mut row = |what: &str, bytes: Option<u64>| {
         let line = match bytes {
-            Some(bytes) => format!("  {what:<34} {:>8.2} GiB  {}", as_gib(bytes), bar(bytes)),
+            Some(bytes) => format!("  {what:<34} {:>12}  {}", gib(bytes), bar(bytes)),
             None => format!("  {what:<34} {:>12}", "?"),
         };
         let _ = writeln!(text, "{}", line.trim_end());
@@ -137,6 +142,7 @@ pub fn small(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        ABSURD.. => gib(bytes),
         _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
     }
 }

@@ -35,6 +35,7 @@ fn asked(tensor: u64, context: u64) -> Asked {
         expert_parallel: false,
         fraction: 0.9,
         context,
+        limit: 1 << 20,
         requests: 16,
         batched: 8192,
         cache: CacheType::Sixteen,

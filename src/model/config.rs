@@ -93,12 +93,7 @@ fn shape(whole: &Map<String, Value>) -> Shape {
         intermediate: fields.number(&["intermediate_size", "n_inner", "ffn_hidden_size"]),
         experts: experts(&fields),
         vocabulary: fields.number(&["vocab_size"]),
-        context: fields.number(&[
-            "max_position_embeddings",
-            "n_positions",
-            "max_sequence_length",
-            "seq_length",
-        ]),
+        context: context(&fields),
         dtype,
         state_dtype: ["mamba_ssm_dtype", "mamba_ssm_cache_dtype"]
             .iter()
@@ -127,6 +122,32 @@ fn said(mut shape: Shape) -> Shape {
         shape.unknown.push(format!("{what} is not there"));
     }
     shape
+}
+
+/// The longest context: the positions, those that `rope_scaling` stretches them to, or the tokenizer's own limit where
+/// it stands here; engines take any of them. `llama3` and `longrope` have stretched the positions already.
+fn context(fields: &Fields<'_>) -> Option<u64> {
+    let positions =
+        fields.number(&["max_position_embeddings", "n_positions", "max_sequence_length", "seq_length"])?;
+    let scaled = ["rope_scaling", "rope_parameters"].iter().filter_map(|key| {
+        let scaling = fields.get(key)?.as_object()?;
+        let kind = ["rope_type", "type"].iter().find_map(|key| scaling.get(*key)?.as_str());
+        let factor = scaling.get("factor")?.as_f64().filter(|factor| (1.0..1e4).contains(factor))?;
+        let own = scaling.get("original_max_position_embeddings").and_then(Value::as_u64);
+        let from = own.filter(|own| *own <= MOST).unwrap_or(positions);
+        (!matches!(kind, Some("llama3" | "longrope" | "su"))).then(|| stretched(from, factor))
+    });
+    scaled.chain(fields.number(&["model_max_length"])).chain([positions]).max()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "at most 2^26 positions times 10,000, and not negative"
+)]
+fn stretched(positions: u64, factor: f64) -> u64 {
+    (positions as f64 * factor) as u64
 }
 
 fn architecture(whole: &Map<String, Value>) -> Option<&str> {

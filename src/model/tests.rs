@@ -133,6 +133,22 @@ fn quantisations() {
 }
 
 #[test]
+fn rope_scaling_makes_the_context_longer() {
+    #[rustfmt::skip]
+    let cases = [
+        (json!({}), 40_960),
+        (json!({ "rope_scaling": { "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768 } }), 131_072),
+        (json!({ "rope_parameters": { "rope_type": "linear", "factor": 2 } }), 81_920),
+        (json!({ "rope_scaling": { "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192 } }), 40_960),
+        (json!({ "rope_scaling": { "type": "mrope" }, "model_max_length": 65_536 }), 65_536),
+    ];
+    for (mut config, expected) in cases {
+        config["max_position_embeddings"] = json!(40_960);
+        assert_eq!(read(&config).context, Some(expected), "{config}");
+    }
+}
+
+#[test]
 fn what_is_not_there_is_said() {
     let shape = read(&json!({}));
     for what in
@@ -325,7 +341,7 @@ proptest! {
         let Ok(shape) = config::read(&value.to_string()) else { return Ok(()) };
         let asked = Asked {
             engine: if sglang { EngineKind::Sglang } else { EngineKind::Vllm },
-            tensor, pipeline, expert_parallel: false, fraction: 0.8, context: shape.context.unwrap_or(4096),
+            tensor, pipeline, expert_parallel: false, fraction: 0.8, context: shape.context.unwrap_or(4096), limit: shape.context.unwrap_or(4096),
             requests: 256, batched: 8192, cache: CacheType::Sixteen, cache_bytes: None, state: Dtype::Float32,
             conv: Dtype::Bfloat16, prefix_caching: true, draft_tokens: drafts, own_drafts: drafts > 0, graphs: true,
             assumed: Vec::new(),
