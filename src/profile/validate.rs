@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::{Bench, Model, Node, PlacedFile, Profile};
+use super::{Bench, Model, Node, PlacedFile, Profile, Ready};
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,6 +244,12 @@ fn times(profile: &Profile, problems: &mut Problems) {
                 "write it like `45m`",
             );
         }
+    }
+    let Ready { timeout, stall, .. } = profile.ready;
+    // A stall that nobody wrote is no mistake of whoever wrote a short timeout.
+    if timeout > Duration::ZERO && stall > timeout && stall != Ready::default().stall {
+        let message = "`stall` is longer than `ready.timeout`, and would never be reached";
+        problems.add("ready.stall", message, "make it shorter than `ready.timeout`");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can be wrong with what is brought into the containers: placed files, secrets, and the commands that run ahead
 //! of the engine. Whether the files are there is not asked here.
 
+use super::engine::no_variable;
 use super::{PlacedFile, Problems};
 use crate::engine::OWN_TARGETS;
 use crate::profile::{Engine, EnvValue};
@@ -50,6 +51,8 @@ fn no_target(target: &str) -> Option<(&'static str, &'static str)> {
         Some(("has a control character in it", "write it on one line"))
     } else if target.contains([':', ',']) {
         Some(("has `:` or `,` in it, which container mounts cannot have", "choose another name"))
+    } else if ["/proc", "/sys", "/dev"].iter().any(|kernel| overlap(target, kernel)) {
+        Some(("lies in a file system of the kernel's", "choose a path of its own, e.g. below `/sparkctl`"))
     } else {
         None
     }
@@ -89,7 +92,7 @@ pub(super) fn secret_names(engine: &Engine, problems: &mut Problems) {
     for (name, _) in engine.env.iter().filter(|(_, value)| matches!(value, EnvValue::Secret(_))) {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
         let is_name = name.bytes().all(plain) && !name.starts_with(|c: char| c.is_ascii_digit());
-        if !name.is_empty() && !name.contains(['=', '\0']) && !is_name {
+        if no_variable(name).is_none() && !is_name {
             problems.add_in_key(
                 format!("engine.env.{name}"),
                 format!("`{name}` cannot be a secret's variable: letters, digits and `_` may be in its name"),

@@ -130,6 +130,8 @@ fn args(profile: &Profile, problems: &mut Problems) {
         let (flag, rest) = arg.split_at(end);
         if arg.contains('\0') {
             problems.add(path, "a NUL character cannot be in it", "");
+        } else if arg.trim().is_empty() {
+            problems.add(path, "the argument is empty", "take it out of the list");
         } else if let Some(reserved) = engine::reserved_arg(engine, flag) {
             problems.add(path, format!("sparkctl sets `{flag}` itself"), reserved.instead);
         } else if on_workers && matches!(flag, "--api-server-count" | "-asc") {
@@ -152,11 +154,27 @@ fn is_flag(word: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
+/// Why `name` cannot be a variable of a container. Dots and dashes are let through: programs read such names, shells do
+/// not.
+pub(super) fn no_variable(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("it is empty")
+    } else if name.contains('=') {
+        Some("it has `=` in it")
+    } else if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        Some("it has white space or a control character in it")
+    } else if name.starts_with(|c: char| c.is_ascii_digit()) {
+        Some("it begins with a digit")
+    } else {
+        None
+    }
+}
+
 fn env(engine: &Engine, problems: &mut Problems) {
     for (name, value) in &engine.env {
         let path = format!("engine.env.{name}");
-        if name.is_empty() || name.contains(['=', '\0']) {
-            let message = format!("`{name}` cannot be a variable's name: it is empty or has `=` in it");
+        if let Some(why) = no_variable(name) {
+            let message = format!("`{name}` cannot be a variable's name: {why}");
             problems.add_in_key(path, message, "write `NAME: \"value\"`");
         } else if let Some(instead) = engine::env::reserved(engine, name) {
             problems.add_in_key(path, format!("sparkctl sets `{name}` itself"), instead);

@@ -60,7 +60,9 @@ fn nothing_is_wrong_with_what_can_work() {
         ),
         ("/engine/before", r#"[["bash", "-c", "two\nlines"], ["true"]]"#),
         ("/serve/name", r#""Qwen/Qwen3.5""#),
-        ("/ready/stall", r#""2h""#),
+        ("/ready/stall", r#""45m""#),
+        // The default stall is longer; nobody wrote it.
+        ("/ready/timeout", r#""5m""#),
         ("/bench/concurrency", "[]"),
     ] {
         assert_eq!(problems(&[(pointer, value)]), [], "{pointer} = {value}");
@@ -202,6 +204,9 @@ fn engines() {
         ("/serve/name", "\"  \"", "serve.name", "it is empty", ""),
         ("/serve/name", "\"a b\"", "serve.name", "white space", ""),
         ("/ready/timeout", "\"0s\"", "ready.timeout", "longer than 0", "`45m`"),
+        ("/ready/stall", "\"46m\"", "ready.stall", "longer than `ready.timeout`", "make it shorter"),
+        ("/engine/args", r#"["--a", ""]"#, "engine.args[1]", "is empty", "take it out"),
+        ("/engine/args", r#"["--a", " "]"#, "engine.args[1]", "is empty", "take it out"),
         ("/ready/stall", "\"0m\"", "ready.stall", "longer than 0", "`45m`"),
         ("/bench/concurrency", "[1, 0]", "bench.concurrency[1]", "at least 1 request", "take it out"),
         ("/bench/input_tokens", "0", "bench.input_tokens", "at least 1", "no benchmark"),
@@ -228,7 +233,14 @@ fn variables_that_sparkctl_sets() {
         let path = format!("engine.env.{name}");
         check("/engine/env", &env, &path, &format!("sparkctl sets `{name}` itself"), "leave it out");
     }
-    for (name, path) in [("", "engine.env."), ("A=B", "engine.env.A=B"), ("A\0", "engine.env.A\0")] {
+    for (name, path) in [
+        ("", "engine.env."),
+        ("A=B", "engine.env.A=B"),
+        ("A\0", "engine.env.A\0"),
+        ("two words", "engine.env.two words"),
+        ("A\t", "engine.env.A\t"),
+        ("9A", "engine.env.9A"),
+    ] {
         let env = serde_json::json!({ name: "x" }).to_string();
         check("/engine/env", &env, path, "cannot be a variable's name", "NAME: \"value\"");
         assert!(problems(&[("/engine/env", &env)])[0].is_in_key);
@@ -284,6 +296,9 @@ fn placed_files() {
     target("/sparkctl/a,b", "has `:` or `,`", "another name");
     target("/sparkctl/a\nb", "has a control character", "on one line");
     target("/model/chat.jinja", "would hide `/model`, or be hidden by it", "a path of its own");
+    for kernel in ["/proc", "/proc/x", "/sys/x", "/dev/shm/x"] {
+        target(kernel, "a file system of the kernel's", "a path of its own");
+    }
     target("/model", "would hide `/model`", "a path of its own");
     target("/root", "would hide `/root/.cache`", "a path of its own");
     target("/run/sparkctl/secrets", "would hide `/run/sparkctl/secrets`", "a path of its own");
@@ -324,7 +339,7 @@ fn commands_ahead_of_the_engine_and_names_of_secrets() {
         "is one word with a space in it",
         "write each word by itself",
     );
-    for name in ["with.dot", "two words", "9A"] {
+    for name in ["with.dot", "a-b"] {
         let env = serde_json::json!({ name: { "env": "X" } }).to_string();
         check("/engine/env", &env, &format!("engine.env.{name}"), "cannot be a secret's variable", "");
     }
