@@ -301,6 +301,13 @@ fn a_recipe_becomes_a_file() {
     assert!(said.stderr.contains("needs 4 nodes, and the cluster has 2"), "{}", said.stderr);
 
     let two = recipe.replace("4x/four-nodes-mods", "two-nodes-ray");
+    // A file that profiles extend lends its nodes as well as a profile does; a file with none says so.
+    let cluster = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/clusters/two-sparks.yaml");
+    let said = run(state.path(), &["import", &two, "--cluster", cluster]);
+    assert!(said.code == Some(0) && said.stdout.contains("10.1.230.181"), "{}{}", said.stdout, said.stderr);
+    let said = run(state.path(), &["import", &two, "--cluster", recipe]);
+    assert!(said.code == Some(2) && said.stderr.contains("`cluster`"), "{}", said.stderr);
+
     let said = run(state.path(), &["import", &two, "--cluster", like, "-o", &file, "--name", "mine"]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), ""), "{}", said.stderr);
     let text = std::fs::read_to_string(&file).expect("it was written");
@@ -354,6 +361,10 @@ fn init_takes_each_machine_once_and_one_user() {
         (&["a", "a"], "`a` is named twice"),
         (&["local", "localhost"], "`local` is named twice"),
         (&["ada@a", "bob@b"], "one user for all nodes"),
+        (&["a b"], "`a b` cannot be a host: it has white space"),
+        (&[""], "`` cannot be a host: it is empty"),
+        (&["--", "-oProxyCommand=x"], "cannot be a host: it begins with `-`"),
+        (&["a", "--ssh-config", "/nowhere/config"], "there is no ssh configuration /nowhere/config"),
         (&["ada@a", "b"], "one user for all nodes"),
         (&["a", "--fabric", "10.0.0.0/99"], "is not a subnet"),
         (&["a", "--name", "No Name"], "is not a deployment name"),

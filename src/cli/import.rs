@@ -32,8 +32,9 @@ pub struct ImportArgs {
     /// The deployment's name; left out, the recipe's file name.
     #[arg(long)]
     name: Option<DeploymentName>,
-    /// A profile whose nodes to take, the first as many as the recipe needs; left out, they are to be filled in.
-    #[arg(long, value_name = "PROFILE")]
+    /// A profile, or a file that profiles extend, whose nodes to take, the first as many as the recipe needs; left out,
+    /// they are to be filled in.
+    #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
     /// The folder of all models on the nodes; left out, the one of `--cluster`'s model, or `models` in your home.
     #[arg(long, value_name = "DIR")]
@@ -54,12 +55,13 @@ pub fn run(args: ImportArgs, global: &Global) -> Result<Exit, CommandError> {
     let recipe = args.recipe.display().to_string();
     let bytes = fs::read(&args.recipe).map_err(|error| usage(&format!("cannot read {recipe}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|_| usage(&format!("{recipe} is not UTF-8 text")))?;
-    let like = args.cluster.as_deref().map(|file| known::read_file(file, &[])).transpose()?;
-    let like = like.map(|loaded| loaded.profile);
+    let cluster = args.cluster.as_deref().map(known::cluster).transpose()?;
+    // Where the models lie is told by a whole profile only.
+    let like = args.cluster.as_deref().and_then(|file| known::read_file(file, &[]).ok());
     let wanted = Wanted {
-        models: models(args.models.as_deref(), like.as_ref())?,
+        models: models(args.models.as_deref(), like.as_ref().map(|loaded| &loaded.profile))?,
         name: args.name,
-        cluster: like.map(|profile| profile.cluster),
+        cluster,
     };
     let disk =
         Disk { recipe: folder(&args.recipe), mods: args.mods, profile: args.file.as_deref().map(folder) };

@@ -20,7 +20,7 @@ use crate::init::fabric::{Choice, Wanted, choose};
 use crate::init::pick::{ImageChoice, ModelChoice};
 use crate::init::survey::{NodeSurvey, survey};
 use crate::init::{look, pick, render, write};
-use crate::profile::DeploymentName;
+use crate::profile::{DeploymentName, not_for_ssh};
 use crate::report::json;
 
 /// Looks at the nodes and writes a profile: fabric addresses, model, image, engine settings. Changes nothing on them.
@@ -195,6 +195,10 @@ fn addressed(hosts: Vec<String>) -> Result<(Option<String>, Vec<String>), Comman
             Some((user, host)) => (Some(user.to_owned()), host.to_owned()),
             None => (None, host),
         };
+        if let Some(why) = not_for_ssh(&host).or_else(|| user.as_deref().and_then(not_for_ssh)) {
+            return Err(usage(&format!("`{host}` cannot be a host: {why}"))
+                .hint("name each machine as you would for `ssh`"));
+        }
         let host = if host == "localhost" || host == "127.0.0.1" { "local".to_owned() } else { host };
         match user {
             Some(user) if !users.contains(&user) => users.push(user),

@@ -13,7 +13,7 @@ use crate::config::{self, ConfigError, Given, Loaded};
 use crate::delivery::{self, Delivery};
 use crate::error::{CommandError, Exit};
 use crate::event::{Event, RunOutcome};
-use crate::profile::Profile;
+use crate::profile::{Cluster, Profile};
 use crate::report::Sink;
 
 /// The folder of everything that sparkctl keeps on this machine.
@@ -122,6 +122,11 @@ pub fn load(args: &ProfileArgs) -> Result<Loaded, CommandError> {
 pub fn read_file(file: &Path, set: &[String]) -> Result<Loaded, CommandError> {
     let given = Given { set, environment: &|name| std::env::var(name).ok() };
     config::load(file, &given).map_err(|error| wrong(&error))
+}
+
+/// The nodes alone, of a profile or of a file that profiles extend.
+pub fn cluster(file: &Path) -> Result<Cluster, CommandError> {
+    config::cluster(file, &|name| std::env::var(name).ok()).map_err(|error| wrong(&error))
 }
 
 fn wrong(error: &ConfigError) -> CommandError {

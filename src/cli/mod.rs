@@ -98,13 +98,25 @@ pub fn main() -> ExitCode {
             return fail(&cli.global, &CommandError::new(Exit::Bug, format!("cannot start: {error}")));
         }
     };
-    let result = runtime.block_on(run(cli.command, &cli.global));
+    let result = match missing(&cli.global) {
+        Some(error) => Err(error),
+        None => runtime.block_on(run(cli.command, &cli.global)),
+    };
     // What still runs in the background (a log that is followed) is not waited for.
     runtime.shutdown_background();
     match result.and_then(|exit| lost().map_or(Ok(exit), Err)) {
         Ok(exit) => exit.into(),
         Err(error) => fail(&cli.global, &error),
     }
+}
+
+/// Without the ssh configuration that was named, `ssh` would fail in a way that looks like a node's fault. It takes the
+/// word `none` for no configuration.
+fn missing(global: &Global) -> Option<CommandError> {
+    let file = global.ssh_config.as_ref().filter(|file| !file.exists() && file.as_os_str() != "none")?;
+    let error =
+        CommandError::new(Exit::Usage, format!("error: there is no ssh configuration {}", file.display()));
+    Some(error.hint("correct --ssh-config, or SPARKCTL_SSH_CONFIG"))
 }
 
 async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {

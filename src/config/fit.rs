@@ -12,10 +12,12 @@ use super::source::Place;
 use super::tree::{self, Node, Step, Value, Variant};
 use super::value::Wrong;
 use super::words;
-use crate::profile::{Problem, Profile, validate};
+use crate::profile::{Cluster, Problem, Profile, validate};
 
 /// After so many mistakes of type the rest is left for the next run.
 const MOST_MISTAKES: usize = 200;
+/// The section that other files may lend their nodes by.
+const CLUSTER: &str = "cluster";
 /// The key that is the language's own, and none of the profile's.
 pub(super) const EXTENDS: &str = "extends";
 
@@ -58,6 +60,35 @@ pub(super) fn fit(tree: &Node, known: Known) -> Result<Profile, Vec<Mistake>> {
     let placed: Vec<_> = problems.into_iter().map(|problem| placed(problem, &fitting.tree)).collect();
     fitting.mistakes.extend(placed);
     Err(fitting.said())
+}
+
+/// Fits one section of the tree, the cluster, whatever else is there or not.
+///
+/// # Errors
+///
+/// Everything that is wrong with that section.
+pub(super) fn cluster(tree: &Node, known: Known) -> Result<Cluster, Vec<Mistake>> {
+    let mut tree = tree.clone();
+    if let Value::Map(map) = &mut tree.value {
+        map.retain(|(key, _)| key == CLUSTER);
+    }
+    let mut fitting = Fitting {
+        tree,
+        mistakes: known.mistakes,
+        missing: Vec::new(),
+        dropped: Vec::new(),
+        whole: known.whole,
+    };
+    let fitted = fitting.types();
+    // The other sections are not asked for.
+    fitting.missing.iter_mut().filter(|missing| missing.section.is_empty()).for_each(|missing| {
+        missing.keys.retain(|key| *key == CLUSTER);
+    });
+    fitting.missing.retain(|missing| !missing.keys.is_empty());
+    match fitted {
+        Some(profile) if fitting.mistakes.is_empty() && fitting.missing.is_empty() => Ok(profile.cluster),
+        _ => Err(fitting.said()),
+    }
 }
 
 /// The keys that one section lacks.

@@ -35,7 +35,7 @@ pub use report::{ConfigError, Mistake};
 pub use schema::schema;
 pub use variables::Environment;
 
-use crate::profile::Profile;
+use crate::profile::{Cluster, Profile};
 
 /// What is given beside the file.
 pub struct Given<'a> {
@@ -66,6 +66,18 @@ pub fn load(path: &Path, given: &Given<'_>) -> Result<Loaded, ConfigError> {
 /// Everything that is wrong with the text.
 pub fn parse(file_name: &str, text: &str) -> Result<Profile, ConfigError> {
     read(file_name, text, &Given::NOTHING).map(|loaded| loaded.profile)
+}
+
+/// Reads the nodes alone, of a profile or of a file that profiles extend.
+///
+/// # Errors
+///
+/// Everything that is wrong with them.
+pub fn cluster(path: &Path, environment: Environment<'_>) -> Result<Cluster, ConfigError> {
+    let extend::Merged { sources, mut tree, mut known, .. } =
+        extend::read(&path.display().to_string(), &extend::text(path)?, environment)?;
+    variables::substitute(&mut tree, &mut Vec::new(), environment, &mut known.mistakes);
+    fit::cluster(&tree, known).map_err(|mistakes| ConfigError::new(sources, mistakes))
 }
 
 fn read(name: &str, text: &str, given: &Given<'_>) -> Result<Loaded, ConfigError> {

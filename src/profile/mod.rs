@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use secret::{EnvValue, SecretSource, is_env_value, is_local_path, is_verbatim};
-pub use validate::{Problem, validate};
+pub use validate::{Problem, not_for_ssh, validate};
 
 /// A deployment: one model, on the nodes of one cluster, served at one port.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -98,7 +98,7 @@ fn cluster(profile: &Profile, problems: &mut Problems) {
 /// `host` becomes an argument of `ssh`.
 fn host(node: &Node, path: &str, problems: &mut Problems) {
     let host = &node.host;
-    if let Some(why) = no_ssh_word(host, "$\\") {
+    if let Some(why) = not_for_ssh(host) {
         problems.add(path, format!("`{host}` cannot be a host: {why}"), "");
     } else if let Some((user, name)) = host.rsplit_once('@') {
         let hint =
@@ -117,6 +117,11 @@ fn host(node: &Node, path: &str, problems: &mut Problems) {
             &hint,
         );
     }
+}
+
+/// Why `text` cannot be a host, or a user, for `ssh`.
+pub fn not_for_ssh(text: &str) -> Option<&'static str> {
+    no_ssh_word(text, "$\\")
 }
 
 /// Why `text` cannot be a user or a host for `ssh`. New releases of it refuse these themselves; older ones hand them
