@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use crate::cluster::parse::served::is_secret;
 use crate::engine::MODEL_TARGET;
 use crate::profile::{
     Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Image, ImageReference, Node,
@@ -87,6 +88,9 @@ pub(super) fn build(
     };
     let lines = env.into_iter().map(|(name, (_, line))| (name, line)).collect();
     let profile = repair::repair(profile, draft.args, &lines, report)?;
+    if !profile.engine.before.is_empty() {
+        report.ask("read `engine.before`: these commands of the recipe run in your containers, with all that is mounted there");
+    }
     report.sort();
     Ok(Imported {
         profile,
@@ -230,6 +234,11 @@ fn cluster(wanted: &Wanted, nodes: u32, report: &mut Report) -> Result<(Cluster,
 /// Secrets that a recipe may ask for.
 const OF_THE_HUB: &[&str] = &["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"];
 
+/// Whether a value is a key, a token, a password: by its variable's name, and as no switch, number or path is.
+fn looks_secret(name: &str, text: &str) -> bool {
+    is_secret(name) && text.len() >= 8 && !text.contains('/') && text.parse::<f64>().is_err()
+}
+
 /// The variables with their lines; what sparkctl sets itself is taken out later.
 fn environment(
     recipe: &Recipe,
@@ -252,6 +261,12 @@ fn environment(
             // A recipe of others gets no variable of this machine by naming it.
             let why = "its value comes from somewhere else: write it into `engine.env`, or `{ env: NAME }` for a secret";
             report.lose(line, what, why);
+        } else if looks_secret(name, &text) {
+            // Nor is somebody's key copied into another file.
+            report.ask(format!(
+                "line {line}: the value of `{name}` looks like a secret and was not copied: set `{name}` in the environment of sparkctl"
+            ));
+            all.insert(name.clone(), (EnvValue::Secret(SecretSource::Env(name.clone())), line));
         } else {
             if text.contains("/huggingface/hub/models--") {
                 report.ask(format!(
