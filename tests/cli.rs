@@ -361,6 +361,7 @@ fn init_takes_each_machine_once_and_one_user() {
         (&["a", "a"], "`a` is named twice"),
         (&["local", "localhost"], "`local` is named twice"),
         (&["ada@a", "bob@b"], "one user for all nodes"),
+        (&["local", "-o", "/nowhere/x.yaml"], "there is no folder /nowhere"),
         (&["a b"], "`a b` cannot be a host: it has white space"),
         (&[""], "`` cannot be a host: it is empty"),
         (&["--", "-oProxyCommand=x"], "cannot be a host: it begins with `-`"),

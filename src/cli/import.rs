@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::change::usage;
-use super::new_file::{SCHEMA, put, put_schema, refuse_to_overwrite};
+use super::new_file::{SCHEMA, put, put_schema, refuse_early};
 use super::{Global, Output, known, print};
 use crate::error::{CommandError, Exit};
 use crate::import::folder::Disk;
@@ -50,7 +50,7 @@ pub struct ImportArgs {
 /// `sparkctl import`.
 pub fn run(args: ImportArgs, global: &Global) -> Result<Exit, CommandError> {
     if let Some(file) = &args.file {
-        refuse_to_overwrite(file, args.force)?;
+        refuse_early(file, args.force)?;
     }
     let recipe = args.recipe.display().to_string();
     let bytes = fs::read(&args.recipe).map_err(|error| usage(&format!("cannot read {recipe}: {error}")))?;

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 
 use super::change::usage;
-use super::new_file::{SCHEMA, put, put_schema, refuse_to_overwrite};
+use super::new_file::{SCHEMA, put, put_schema, refuse_early};
 use super::{Global, Output, print, session, ssh_hosts};
 use crate::cluster::facts::NodeFacts;
 use crate::config;
@@ -63,7 +63,7 @@ pub struct InitArgs {
 /// `sparkctl init`.
 pub async fn run(args: InitArgs, global: &Global) -> Result<Exit, CommandError> {
     if let Some(file) = &args.file {
-        refuse_to_overwrite(file, args.force)?;
+        refuse_early(file, args.force)?;
     }
     let (user, hosts) =
         addressed(if args.hosts.is_empty() { ask_for_hosts(global)? } else { args.hosts.clone() })?;

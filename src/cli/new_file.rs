@@ -10,8 +10,23 @@ use crate::error::{CommandError, Exit};
 /// What the schema is called beside a profile.
 pub const SCHEMA: &str = "profile.schema.json";
 
-/// Refuses a file that is there already.
-pub fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), CommandError> {
+/// Refuses, before any work, a file that cannot be made or is there already.
+pub fn refuse_early(file: &Path, force: bool) -> Result<(), CommandError> {
+    let folder = folder(file);
+    if !folder.is_dir() {
+        let message = format!("error: there is no folder {}, and nothing was written", folder.display());
+        return Err(
+            CommandError::new(Exit::Usage, message).hint("make it, or name a file elsewhere by -o FILE")
+        );
+    }
+    refuse_to_overwrite(file, force)
+}
+
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), CommandError> {
     if force || fs::symlink_metadata(file).is_err() {
         return Ok(());
     }
@@ -22,9 +37,8 @@ pub fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), CommandError>
 
 /// Writes the whole file or nothing.
 pub fn put(file: &Path, text: &str, force: bool) -> Result<(), CommandError> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> io::Result<tempfile::NamedTempFile> {
-        let mut temporary = tempfile::Builder::new().permissions(readable()).tempfile_in(folder)?;
+        let mut temporary = tempfile::Builder::new().permissions(readable()).tempfile_in(folder(file))?;
         temporary.write_all(text.as_bytes())?;
         Ok(temporary)
     };
