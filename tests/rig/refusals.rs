@@ -58,7 +58,7 @@ fn bad_input_is_told_and_loses_nothing() {
         "fabric: 192.168.200.12",
         "fabric: 10.77.0.11",
         3,
-        &["no interface has the fabric address 10.77.0.11"],
+        &["the fabric address 10.77.0.11 is not in 192.168.200.0/24, the network of spark1's"],
     );
 
     assert_eq!([rig.containers("spark1"), rig.containers("spark2")], before);
@@ -92,7 +92,7 @@ fn a_dead_fabric_and_a_name_that_is_taken_are_refused() {
     rig.run(&["cut-fabric", "spark2"]);
     let said = operator.deploy();
     rig.run(&["heal", "spark2"]);
-    said.ended(3).saying("spark1: 192.168.200.12 does not answer over the fabric").saying("check cable");
+    said.ended(3).saying("spark1: does not reach spark2 (192.168.200.12)").saying("check cable");
     rig.on("spark1", "docker create --name sparkctl-rig-stub-0 --entrypoint true sparkctl-rig/stub-engine:1");
     operator
         .deploy()

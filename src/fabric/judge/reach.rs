@@ -93,7 +93,11 @@ fn words(link: &Link) -> (String, String) {
             "a connection to a port that is open there is refused".to_owned(),
             format!("{}; or another machine has {address}", firewall("rejects")),
         ),
-        Reach::TimedOut => ("a connection is not answered within 2 s".to_owned(), firewall("drops packets")),
+        // A cable that was pulled a moment ago looks like this as well.
+        Reach::TimedOut => (
+            "a connection is not answered within 2 s".to_owned(),
+            format!("check cable and `ip link` at both ends; then {}", firewall("drops packets")),
+        ),
         Reach::Unreachable => (
             format!("no machine answers for {address}"),
             "check cable, `ip link` and addresses at both ends".to_owned(),
