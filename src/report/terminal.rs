@@ -263,6 +263,10 @@ pub fn failure_lines(failure: &Failure) -> Vec<String> {
 pub fn finding_lines(findings: &[Finding], places: Option<&Places>) -> Vec<String> {
     let mut findings: Vec<_> = findings.iter().collect();
     findings.sort_by_key(|finding| finding.severity);
+    // Beside what refuses, what merely may be known is in the way.
+    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+        findings.retain(|finding| finding.severity > Severity::Note);
+    }
     let mut lines = Vec::new();
     for finding in findings {
         lines.push(format!("{}: {finding}", finding.severity));

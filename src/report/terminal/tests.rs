@@ -50,7 +50,10 @@ fn errors_come_after_warnings_and_hints_under_each() {
         message: message.to_owned(),
         hint: Some(format!("mend {message}")),
     };
-    let lines = finding_lines(&[finding(Severity::Error, "a"), finding(Severity::Warning, "b")], None);
+    let note = finding(Severity::Note, "c");
+    assert_eq!(finding_lines(std::slice::from_ref(&note), None), ["note: c (x)", "  hint: mend c"]);
+    // Beside an error a note is left out.
+    let lines = finding_lines(&[finding(Severity::Error, "a"), finding(Severity::Warning, "b"), note], None);
     assert_eq!(lines, ["warning: b (x)", "  hint: mend b", "error: a (x)", "  hint: mend a"]);
 }
 
