@@ -50,7 +50,8 @@ lint:
 test-fast:
 	python3 docker/stub-engine/test_stub.py
 	cargo test --lib --bins --examples
-	cargo test --test check --test cli --test deploy --test plan --test repository
+	cargo test --test check --test cli --test deploy --test facts --test fit --test gather --test import --test init \
+	  --test native --test plan --test profiles --test repository
 
 # The rig's tests take turns on one rig, so they run one after the other.
 test: rig

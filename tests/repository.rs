@@ -170,6 +170,20 @@ fn only_the_cli_ends_the_program_or_reads_its_arguments_and_environment() {
     }
 }
 
+/// A test that nobody runs proves nothing.
+#[test]
+fn every_test_is_run_by_make() {
+    let makefile = fs::read_to_string(root().join("Makefile")).expect("there is a Makefile");
+    let words: BTreeSet<&str> = makefile.split_whitespace().collect();
+    for entry in fs::read_dir(root().join("tests")).expect("there are tests") {
+        let path = entry.expect("there are tests").path();
+        let is_target =
+            path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").exists();
+        let name = path.file_stem().and_then(|name| name.to_str()).expect("a test has a name");
+        assert!(!is_target || words.contains(name), "the Makefile does not run the test `{name}`");
+    }
+}
+
 #[test]
 fn the_readme_has_the_exit_codes_of_the_program() {
     let error = fs::read_to_string(root().join("src/error.rs")).expect("the source can be read");
