@@ -107,3 +107,9 @@ pub fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
 pub fn in_full(error: &(dyn Error + 'static)) -> String {
     chain(error).join(": ")
 }
+
+/// What the system says of a failed call, for people: without its number.
+pub fn system_words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}

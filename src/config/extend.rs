@@ -13,6 +13,7 @@ use super::source::{self, Place, Sources};
 use super::tree::{Node, Step, Value};
 use super::variables::{self, Environment};
 use super::{reader, words};
+use crate::error::system_words;
 use crate::profile::is_env_value;
 
 /// The longest file that is read, in bytes.
@@ -52,18 +53,12 @@ fn bytes(path: &Path) -> Result<Vec<u8>, (String, Option<&'static str>)> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(LONGEST as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| (format!("cannot read the file: {}", said(&error)), None))?;
+        .map_err(|error| (format!("cannot read the file: {}", system_words(&error)), None))?;
     if bytes.len() > LONGEST {
         let message = format!("the file is larger than {} KiB, and no profile is", LONGEST / 1024);
         return Err((message, Some("is it the right file?")));
     }
     Ok(bytes)
-}
-
-/// What the system says, without its number.
-fn said(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 fn not_utf8(name: &str, bytes: &[u8], valid: usize) -> ConfigError {

@@ -12,6 +12,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use super::{Content, Delivery, LARGEST_FILE, LocalFile, Secret};
+use crate::error::system_words;
 use crate::plan::render::size;
 use crate::profile::{EnvValue, Problem, Profile, SecretSource};
 
@@ -72,7 +73,7 @@ async fn bytes(path: &str, most: u64) -> Result<Vec<u8>, Wrong> {
             format!("there is no file `{}`", place.display()),
             Some("a relative path begins at the folder of the file that it is written in".to_owned()),
         ),
-        _ => wrong(format!("`{}` cannot be read: {}", place.display(), said(&error))),
+        _ => wrong(format!("`{}` cannot be read: {}", place.display(), system_words(&error))),
     };
     let kind = tokio::fs::metadata(&place).await.map_err(failed)?;
     if kind.is_dir() {
@@ -137,7 +138,7 @@ async fn printed(source: &SecretSource, words: &[String], limit: Duration) -> Re
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Not in a process group of its own: it may have to ask something on the terminal, which only the foreground may.
     command.kill_on_drop(true);
-    let failed = |error: std::io::Error| wrong(format!("{source} cannot be run: {}", said(&error)));
+    let failed = |error: std::io::Error| wrong(format!("{source} cannot be run: {}", system_words(&error)));
     let mut child = command.spawn().map_err(failed)?;
     let ended = tokio::time::timeout(limit, output(&mut child)).await;
     let Ok(ended) = ended else {
@@ -170,12 +171,6 @@ async fn output(child: &mut Child) -> std::io::Result<Output> {
     };
     tokio::try_join!(said, told)?;
     Ok(Output { status: child.wait().await?, stdout, stderr })
-}
-
-/// What the system says, without its number.
-fn said(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 #[cfg(test)]
