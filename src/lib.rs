@@ -9,6 +9,7 @@
 //! The modules, in the order in which they are best read. The crate is a library only so that its
 //! binary and tests can share it; its interface makes no promises.
 
+pub mod bench;
 pub mod check;
 pub mod cli;
 pub mod cluster;

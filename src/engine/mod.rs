@@ -5,6 +5,7 @@
 //! from, and how a container is started.
 
 pub mod env;
+pub mod figures;
 mod launch;
 pub mod milestones;
 pub mod prelude;

@@ -59,6 +59,7 @@ impl Clock {
                 start_seconds: since(self.started),
                 outage_seconds: since(self.stopped),
                 first_completion_seconds: Some(first),
+                ..Figures::default()
             };
         }
     }

@@ -6,6 +6,7 @@
 
 pub mod config;
 mod layers;
+pub mod manifest;
 pub mod parsers;
 mod quantization;
 pub mod tensors;

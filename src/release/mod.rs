@@ -13,6 +13,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::container::{ImageContent, Rank};
+use crate::engine::figures::EngineFigures;
 use crate::profile::{DeploymentName, Profile};
 
 /// Format number that new records are written with.
@@ -115,4 +116,6 @@ pub struct Figures {
     pub outage_seconds: Option<f64>,
     /// Time of the first completion.
     pub first_completion_seconds: Option<f64>,
+    /// What the engine said of its start.
+    pub engine: EngineFigures,
 }
