@@ -10,7 +10,7 @@ use super::settings::{self, Settings};
 use super::survey::NodeSurvey;
 use crate::cluster::facts::{ModelContent, NodeFacts};
 use crate::engine::RAY_PORT;
-use crate::profile::{
+use crate::profile::{Transfer, 
     Bench, Cluster, DeploymentName, Engine, FormatVersion, Image, Model, Node, NodeName, OnFailure, Port,
     Profile, Ready, Serve, Verify,
 };
@@ -125,7 +125,7 @@ fn plain(seen: &Seen<'_>) -> Profile {
             args: Vec::new(),
             env: BTreeMap::new(),
         },
-        cluster: Cluster { user: seen.user.map(str::to_owned), nodes },
+        cluster: Cluster { user: seen.user.map(str::to_owned), nodes, transfer: Transfer::default() },
         files: Vec::new(),
         serve: Serve { port: free_port(&seen.facts[0]), name: None },
         ready: Ready::default(),

@@ -3,12 +3,13 @@
 use sha2::{Digest, Sha256};
 
 use super::render::size;
-use super::{Action, Step};
+use super::{Action, Rail, Step};
 use crate::check::Finding;
 use crate::cluster::facts::{Image, ImageStore, ModelFile, ModelFolder, NodeFacts};
 use crate::container::hex;
+use crate::fabric;
 use crate::profile::Profile;
-use crate::release::RecordedImage;
+use crate::release::{RecordedImage, Release};
 
 /// Identity of a model's files without reading them: path, size and modification time of each.
 pub fn weights_digest(files: &[ModelFile]) -> String {
@@ -21,22 +22,50 @@ pub fn weights_digest(files: &[ModelFile]) -> String {
     hex(&hash.finalize())
 }
 
-/// Files of the model that workers lack, from the head.
+/// Identity of a model's files by their content: path and SHA-256 of each; `None` where one is not known.
+pub fn weights_content(files: &[ModelFile]) -> Option<String> {
+    let mut files: Vec<_> = files.iter().collect();
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(format!("{}\0{}\n", file.path, file.sha256.as_ref()?));
+    }
+    Some(hex(&hash.finalize()))
+}
+
+/// Whether a release was served from these files: by their content where that was known then and is now; else nobody
+/// touched them since.
+pub fn is_of(release: &Release, files: &[ModelFile]) -> bool {
+    match (&release.weights_content, weights_content(files)) {
+        (Some(then), Some(now)) => *then == now,
+        _ => release.weights == weights_digest(files),
+    }
+}
+
+/// Files of the model that workers lack, from the head. A file is there when its hash was seen on both nodes and is the
+/// same; with `verify` no file is known to be there.
 pub(super) fn weights(
     profile: &Profile,
     facts: &[NodeFacts],
     weights: &ModelFolder,
+    verify: bool,
     findings: &mut Vec<Finding>,
 ) -> Vec<Step> {
     let head = &profile.cluster.nodes[0];
+    let addresses: Vec<_> = profile.cluster.nodes.iter().map(|node| node.fabric).collect();
+    let rails = fabric::rails(&addresses, facts);
     let mut steps = Vec::new();
-    for (node, facts) in profile.cluster.nodes.iter().zip(facts).skip(1) {
-        let have = facts.model.as_ref().map_or(&[][..], |model| &model.files);
-        let missing: Vec<_> = weights.files.iter().filter(|file| !have.contains(file)).cloned().collect();
-        if missing.is_empty() {
+    for ((node, facts), own) in profile.cluster.nodes.iter().zip(facts).zip(&rails).skip(1) {
+        let there = |file: &ModelFile| facts.model.as_ref().and_then(|model| model.file(&file.path));
+        let is_there = |file: &&ModelFile| !verify && there(file).is_some_and(|there| there.is_surely(file));
+        let files: Vec<_> = weights.files.iter().filter(|file| !is_there(file)).cloned().collect();
+        if files.is_empty() {
             continue;
         }
-        let bytes = missing.iter().map(|file| file.size).sum();
+        // The same by size and time is the same, most likely, and of another size it is surely not.
+        let alike = |file: &&ModelFile| there(file).is_some_and(|there| there.is_like(file));
+        let compare = files.iter().filter(alike).map(|file| file.size).sum();
+        let bytes = files.iter().map(|file| file.size).sum::<u64>() - compare;
         // What a cut transfer left is there already, and counts as taken space as well.
         let partial = facts.model.as_ref().map_or(0, |model| model.partial);
         if let Some(disk) = facts.model_disk
@@ -54,19 +83,33 @@ pub(super) fn weights(
                 "free some space on that file system",
             ));
         }
+        let rails = rails[0].iter().zip(own).map(|(from, to)| Rail { from: *from, to: *to });
         steps.push(Step {
             node: node.name.clone(),
             action: Action::CopyWeights {
                 from: head.name.clone(),
-                from_address: head.fabric,
-                to_address: node.fabric,
+                rails: rails.collect(),
+                transfer: profile.cluster.transfer,
                 path: profile.model.path.clone(),
-                files: missing,
+                files,
                 bytes,
+                compare,
+                verify,
+                model: weights.files.clone(),
             },
         });
     }
     steps
+}
+
+/// Files on each worker that the head's folder does not have.
+pub(super) fn extra<'a>(facts: &'a [NodeFacts], weights: &ModelFolder) -> Vec<(&'a NodeFacts, Vec<String>)> {
+    let workers = facts.iter().skip(1).filter_map(|facts| Some((facts, facts.model.as_ref()?)));
+    let extra = workers.map(|(facts, model)| {
+        let files = model.files.iter().filter(|file| weights.file(&file.path).is_none());
+        (facts, files.map(|file| file.path.clone()).collect::<Vec<_>>())
+    });
+    extra.filter(|(_, files)| !files.is_empty()).collect()
 }
 
 /// The image for the nodes that lack it, from the first that has it; and sparkctl's own name for it everywhere.

@@ -10,7 +10,7 @@ mod kept;
 pub mod planner;
 pub mod render;
 
-pub use bytes::weights_digest;
+pub use bytes::{is_of, weights_content, weights_digest};
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -22,7 +22,7 @@ use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
 use crate::delivery::kept::Kept;
-use crate::profile::{DeploymentName, EngineKind, Launch, NodeName, Profile, Verify};
+use crate::profile::{DeploymentName, EngineKind, Launch, NodeName, Profile, Transfer, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -118,12 +118,24 @@ pub enum Action {
     /// Files of the model come from another node, over the fabric.
     CopyWeights {
         from: NodeName,
-        from_address: Ipv4Addr,
-        to_address: Ipv4Addr,
+        /// The two nodes' addresses on each rail.
+        rails: Vec<Rail>,
+        transfer: Transfer,
         path: String,
+        /// Files that are not known to be there: each is copied unless its content turns out to be the same.
         files: Vec<ModelFile>,
+        /// Bytes of those that have to be copied.
         bytes: u64,
+        /// Bytes of those of which only the hash is to be compared, as far as can be told.
+        compare: u64,
+        /// Whether what was seen before counts for nothing, on both nodes.
+        verify: bool,
+        /// All files of the model.
+        #[serde(skip)]
+        model: Vec<ModelFile>,
     },
+    /// Files that are not the model's go.
+    RemoveFiles { path: String, files: Vec<String> },
     /// The image comes from another node, over the fabric.
     CopyImage {
         from: NodeName,
@@ -170,6 +182,13 @@ pub enum Action {
     Verify { endpoint: Endpoint, verify: Verify },
     /// The container comes back when it ends, or the node boots.
     KeepRunning { container: String },
+}
+
+/// Addresses of two nodes that reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Rail {
+    pub from: Ipv4Addr,
+    pub to: Ipv4Addr,
 }
 
 /// What has to become ready, and how long it may take.

@@ -101,8 +101,20 @@ fn gathering(ready: &ReadySpec) -> Option<String> {
 /// What a step does, in a line.
 pub fn act(node: &NodeName, action: &Action) -> String {
     match action {
-        Action::CopyWeights { from, files, bytes, .. } => {
+        Action::CopyWeights { from, files, bytes, compare: 0, .. } => {
             format!("{from} → {node}   {} {}, {}", files.len(), plural(files.len(), "file"), size(*bytes))
+        }
+        Action::CopyWeights { from, files, bytes: 0, compare, .. } => {
+            format!("{from} → {node}   {} {}, {} to verify", files.len(), plural(files.len(), "file"), size(*compare))
+        }
+        Action::CopyWeights { from, files, bytes, compare, .. } => {
+            let count = files.len();
+            let (bytes, compare) = (size(*bytes), size(*compare));
+            format!("{from} → {node}   {count} {}, {bytes}, and {compare} to verify", plural(count, "file"))
+        }
+        Action::RemoveFiles { files, .. } => {
+            let count = files.len();
+            format!("{node}   remove {count} {} that the model does not have: {}", plural(count, "file"), files.join(", "))
         }
         Action::CopyImage { from, content, bytes, .. } => {
             format!("{from} → {node}   {content}, {}", size(*bytes))

@@ -1,4 +1,4 @@
-//! Bytes from node to node over the fabric: weights by rsync, an image by a stream
+//! Bytes from node to node over the fabric: weights by several rsyncs, verified by hash; an image by a stream
 //! from `docker save` to `docker load`.
 //!
 //! In both, one script on the giving or taking node listens on that node's fabric address, on a
@@ -10,7 +10,7 @@ mod image;
 mod weights;
 
 pub use image::{ImageJob, ImageReport, copy_image};
-pub use weights::{WeightsJob, WeightsReport, copy_weights};
+pub use weights::{WeightsJob, WeightsReport, copy_weights, remove_files};
 
 /// A Python program as a script for `sh`, of one file or several: standard input stays the program's own.
 macro_rules! python {

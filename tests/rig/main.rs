@@ -14,3 +14,4 @@ mod launches;
 mod real_vllm;
 mod refusals;
 mod restore;
+mod weights;
