@@ -3,6 +3,7 @@
 //!
 //! The last event of a run is [`Event::Finished`], exactly once.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -19,6 +20,8 @@ use crate::release::ReleaseNumber;
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
+    /// Another operation holds the nodes; this one waits for its end.
+    Waiting { holder: String },
     /// What is going to be done; no stages mean that nothing differs.
     Planned { plan: Box<Plan> },
     /// A stage began.
@@ -112,24 +115,36 @@ pub enum RunOutcome {
 
 /// Where a run tells what happens.
 #[derive(Debug, Clone)]
-pub struct Events(mpsc::Sender<Event>);
+pub struct Events {
+    sender: mpsc::Sender<Event>,
+    /// The stage that began last.
+    stage: Arc<Mutex<Option<StageKind>>>,
+}
 
 impl Events {
     /// A channel: the sender for the run, the receiver for the report.
     pub fn channel() -> (Self, mpsc::Receiver<Event>) {
         let (sender, receiver) = mpsc::channel(256);
-        (Self(sender), receiver)
+        (Self { sender, stage: Arc::default() }, receiver)
     }
 
     /// Tells of something that must arrive; waits while the report is behind.
     pub async fn tell(&self, event: Event) {
+        if let Event::StageStarted { stage } = event {
+            *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
+        }
         // Nobody listens any more only while the program is ending.
-        let _ = self.0.send(event).await;
+        let _ = self.sender.send(event).await;
+    }
+
+    /// The stage that began last, if one did.
+    pub fn stage(&self) -> Option<StageKind> {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells of progress, unless the report is behind.
     pub fn progress(&self, stage: StageKind, node: &NodeName, progress: Progress) {
-        let _ = self.0.try_send(Event::Progress { stage, node: node.clone(), progress });
+        let _ = self.sender.try_send(Event::Progress { stage, node: node.clone(), progress });
     }
 }
 

@@ -10,10 +10,11 @@ use crate::cluster::facts::Image;
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
 use crate::event::{Events, Progress};
+use crate::hooks::{self, Told};
 use crate::host::{Host, NewContainer};
 use crate::plan::render::{people, size};
 use crate::plan::{Action, StageKind, Step};
-use crate::profile::DeploymentName;
+use crate::profile::{DeploymentName, Moment};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
 use crate::transfer::{ImageJob, WeightsJob, copy_image, copy_weights};
 
@@ -142,6 +143,16 @@ pub(super) async fn act(
         Action::Verify { endpoint, verify } => {
             let asked = verify::verify(node, endpoint, verify).await?;
             Ok(Done { detail: Some(asked.join(", ")), ..Done::default() })
+        }
+        Action::RunHook { hook, deployment, release, endpoint, token } => {
+            let told = Told {
+                outcome: None,
+                release: Some(*release),
+                endpoint: Some(endpoint),
+                ..Told::new(Moment::PostReady, "deploy", deployment)
+            };
+            let said = hooks::run(hook, &told, token).await?;
+            Ok(Done { detail: (!said.is_empty()).then_some(said), ..Done::default() })
         }
         Action::KeepRunning { container } => {
             node.set_restart(container, "unless-stopped").await?;

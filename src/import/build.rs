@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::cluster::parse::served::is_secret;
 use crate::engine::MODEL_TARGET;
 use crate::profile::{
-    Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Image, ImageReference, Node,
-    OnFailure, Port, Profile, Ready, SecretSource, Serve, Verify,
+    Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Hooks, Image,
+    ImageReference, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Verify,
 };
 
 use super::command::{self, Call};
@@ -85,6 +85,7 @@ pub(super) fn build(
         verify: verify(&draft, report),
         bench: Bench::default(),
         on_failure: OnFailure::default(),
+        hooks: Hooks::default(),
     };
     let lines = env.into_iter().map(|(name, (_, line))| (name, line)).collect();
     let profile = repair::repair(profile, draft.args, &lines, report)?;

@@ -127,6 +127,7 @@ pub fn act(node: &NodeName, action: &Action) -> String {
             let asked: Vec<_> = asked.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
             if asked.is_empty() { "nothing is asked".to_owned() } else { asked.join(", ") }
         }
+        Action::RunHook { hook, .. } => format!("on this machine: {}", words(&hook.command)),
         Action::KeepRunning { container } => format!("{node}   {container} restarts with the node"),
     }
 }

@@ -7,6 +7,8 @@ mod delivered;
 #[path = "../desk/mod.rs"]
 mod desk;
 mod faults;
+mod hooks;
+mod lock;
 mod refusals;
 mod states;
 mod status;
@@ -208,7 +210,10 @@ async fn one_operation_at_a_time() {
     };
     assert!(matches!(done, Some(RunOutcome::Deployed { .. })), "{done:?}");
     let Some(RunOutcome::Locked { holder }) = locked else { panic!("{locked:?}") };
-    assert!(holder.starts_with("ada@laptop, `deploy`, since 2026-03-01T09:00:00"), "{holder}");
+    assert!(
+        holder.starts_with("ada@laptop, `deploy` of `qwen35-122b`, since 2026-03-01T09:00:00"),
+        "{holder}"
+    );
 }
 
 /// The wish to end comes while a call never completes.

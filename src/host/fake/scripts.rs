@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
+use super::cluster::{FakeCluster, FakeLock, Giver, State, Taker, alive, lost};
 use super::{FakeHost, gather, kept, links};
 use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, Output, Running, Script};
@@ -144,16 +144,20 @@ fn lock(
     script: &Script,
     lines: mpsc::Sender<String>,
 ) -> End {
-    let key = (node.clone(), script.args[0].clone());
-    if let Some((holder, line)) = state.locks.get(&key)
-        && alive(line)
-    {
-        let _ = lines.try_send(format!("held {holder}"));
+    let (holder, token) = (script.args[1].clone(), script.args[3].clone());
+    if let Some(held) = state.locks.get(&node).filter(|held| alive(&held.line)) {
+        let answer =
+            if held.token == token { "inherited".to_owned() } else { format!("held {}", held.holder) };
+        let _ = lines.try_send(answer);
         return tokio::spawn(async { Ok(good("")) });
     }
-    state.locks.insert(key, (script.args[1].clone(), lines.downgrade()));
+    let (end, ended) = oneshot::channel();
+    state.locks.insert(node.clone(), FakeLock { holder, token, line: lines.downgrade(), _end: end });
     let _ = lines.try_send("locked".to_owned());
-    tokio::spawn(ending(cluster, node, lines, std::future::pending()))
+    tokio::spawn(ending(cluster, node, lines, async {
+        let _ = ended.await;
+        Ok(good(""))
+    }))
 }
 
 fn serve_weights(
