@@ -3,6 +3,7 @@
 //!
 //! The last event of a run is [`Event::Finished`], exactly once.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use tokio::sync::mpsc;
 
 use crate::check::Finding;
 use crate::cluster::facts::{ContainerState, NodeFacts};
-use crate::diagnose::Diagnosis;
+use crate::diagnose::{Diagnosis, Stuck};
+use crate::engine::milestones::StartStage;
 use crate::plan::{Plan, StageKind};
 use crate::profile::{DeploymentName, NodeName};
 use crate::release::ReleaseNumber;
@@ -30,6 +32,8 @@ pub enum Event {
     StepDone { stage: StageKind, node: NodeName, what: String, changed: bool },
     /// How far a step is.
     Progress { stage: StageKind, node: NodeName, progress: Progress },
+    /// A rung of the ladder to a proven endpoint was reached.
+    Reached { stage: StageKind, rung: Rung, detail: Option<String> },
     /// A stage is done on all nodes.
     StageDone {
         stage: StageKind,
@@ -39,6 +43,11 @@ pub enum Event {
     },
     /// Something that does not stop the run, but that a person should know.
     Warning { finding: Finding },
+    /// What was seen of a rank when nothing had moved for too long; where its processes were goes to a file.
+    Stuck { node: NodeName, rank: usize, stuck: Stuck },
+    /// How far a rank had come when the start failed, and its last lines as they were followed: also where its node
+    /// cannot be asked any more.
+    LastLines { node: NodeName, rank: usize, reached: Option<StartStage>, lines: Vec<String> },
     /// A rank's log and state at a failure, before anything is removed; the log goes to a file.
     Evidence {
         node: NodeName,
@@ -59,6 +68,46 @@ pub enum Event {
     Restoring { release: ReleaseNumber },
     /// The end, once.
     Finished { deployment: DeploymentName, outcome: RunOutcome },
+}
+
+/// How far a group is on the way to a proven endpoint; each takes the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rung {
+    /// Every rank's container runs.
+    Up,
+    /// The ranks found each other.
+    Joined,
+    /// The endpoint speaks HTTP.
+    Http,
+    /// It lists the model.
+    Listed,
+    /// It completed a request.
+    Token,
+    /// It answered rightly.
+    Chat,
+    /// Its reasoning is in a field of its own.
+    Reasoning,
+    /// It called a tool with the right arguments.
+    ToolCall,
+    /// It streamed an answer, with the number of its tokens.
+    Stream,
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Up => "containers run",
+            Self::Joined => "ranks joined",
+            Self::Http => "HTTP answers",
+            Self::Listed => "model listed",
+            Self::Token => "first token",
+            Self::Chat => "chat",
+            Self::Reasoning => "reasoning",
+            Self::ToolCall => "tool call",
+            Self::Stream => "stream",
+        })
+    }
 }
 
 /// How far a step is.

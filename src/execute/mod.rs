@@ -1,6 +1,8 @@
 //! Executing a plan: its stages in order, the steps of a stage at once, through [`Host`]s, told by
 //! events. Nothing is decided here; a step that fails ends the execution.
 
+mod ladder;
+mod looks;
 pub mod readiness;
 mod step;
 pub mod verify;
@@ -107,6 +109,14 @@ pub enum StepError {
 }
 
 impl StepError {
+    /// Why a group did not become ready, where that is it.
+    pub fn not_ready(&self) -> Option<&readiness::NotReady> {
+        match self {
+            Self::NotReady(why) => Some(why),
+            _ => None,
+        }
+    }
+
     /// The node that failed, where the error knows it: a step may look at others than its own.
     fn node(&self) -> Option<&NodeName> {
         match self {

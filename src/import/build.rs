@@ -339,7 +339,7 @@ fn verify(draft: &Draft, report: &mut Report) -> Verify {
              cannot become ready in this version",
         );
     }
-    Verify { chat: !pools, ..Verify::default() }
+    Verify { chat: !pools, stream: !pools, ..Verify::default() }
 }
 
 /// The deployment's name: the file's, as far as it can be one; for `recipe.yaml` what the recipe calls itself.

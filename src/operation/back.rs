@@ -11,6 +11,7 @@ use crate::container::container_name;
 use crate::diagnose::{self, Diagnosis, End, LogLine, RankEvidence};
 use crate::error::in_full;
 use crate::event::{Event, RunOutcome};
+use crate::execute::readiness::NotReady;
 use crate::execute::{Cancel, ExecuteError, Hosts, StepError, last_lines};
 use crate::plan::planner::{self, OtherWeights, Refused};
 use crate::plan::{Plan, StageKind};
@@ -54,7 +55,7 @@ impl Operation<'_> {
             }
         };
         let again = Operation { hosts: &hosts, ..*self };
-        let diagnosis = again.keep_evidence(release).await;
+        let diagnosis = again.keep_evidence(release, error.source.not_ready()).await;
         // The logs say why an engine failed; of an interrupt or a lost connection they know nothing.
         let of_the_engine = matches!(error.source, StepError::NotReady(_) | StepError::Wrong(_));
         again.tell_failure(error, diagnosis.filter(|_| of_the_engine)).await;
@@ -191,7 +192,7 @@ impl Operation<'_> {
         match self.run(&planned.plan, &cancel).await {
             Ok(_) => RunOutcome::Restored { failed, release: target.number },
             Err(error) => {
-                let diagnosis = self.keep_evidence(target.number).await;
+                let diagnosis = self.keep_evidence(target.number, error.source.not_ready()).await;
                 self.tell_failure(&error, diagnosis).await;
                 down(format!("release {} did not come back either", target.number))
             }
@@ -199,7 +200,7 @@ impl Operation<'_> {
     }
 
     /// The log and the state of every rank, before anything is removed; and what they say of the cause.
-    async fn keep_evidence(&self, release: ReleaseNumber) -> Option<Diagnosis> {
+    async fn keep_evidence(&self, release: ReleaseNumber, not_ready: Option<&NotReady>) -> Option<Diagnosis> {
         let ranks = self.profile.cluster.nodes.iter().enumerate().map(|(rank, node)| async move {
             let rank = u32::try_from(rank).expect("a few nodes");
             let host = self.hosts[&node.name].as_ref();
@@ -221,7 +222,8 @@ impl Operation<'_> {
             self.events
                 .tell(Event::Evidence { node: node.clone(), rank, release, state: Some(state), log })
                 .await;
-            Some(RankEvidence { node, rank, lines, end })
+            let stuck = not_ready.and_then(|why| why.stuck(rank as usize)).cloned();
+            Some(RankEvidence { node, rank, lines, end, stuck })
         });
         let evidence: Vec<_> = join_all(ranks).await.into_iter().flatten().collect();
         (!evidence.is_empty()).then(|| diagnose::diagnose(&evidence))

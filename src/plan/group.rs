@@ -56,6 +56,8 @@ pub(super) fn prove(release: &Release) -> [Steps; 2] {
         engine: profile.engine.kind,
         launch: profile.engine.launch(),
         endpoint: endpoint.clone(),
+        deployment: release.deployment.clone(),
+        fabric: profile.cluster.nodes.iter().map(|node| node.fabric).collect(),
         containers: release.ranks.iter().map(|rank| (rank.node.clone(), name(release, rank))).collect(),
         timeout: profile.ready.timeout,
         stall: profile.ready.stall,
@@ -116,6 +118,7 @@ fn questions(profile: &Profile) -> Verify {
         chat: profile.verify.chat,
         reasoning: profile.verify.reasoning && profile.engine.reasoning_parser.is_some(),
         tools: profile.verify.tools && profile.engine.tool_parser.is_some(),
+        stream: profile.verify.stream,
     }
 }
 

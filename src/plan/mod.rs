@@ -194,6 +194,11 @@ pub struct ReadySpec {
     pub endpoint: Endpoint,
     /// Every rank's node and container, head first.
     pub containers: Vec<(NodeName, String)>,
+    /// Every rank's address on the fabric.
+    #[serde(skip)]
+    pub fabric: Vec<Ipv4Addr>,
+    #[serde(skip)]
+    pub deployment: DeploymentName,
     #[serde(skip)]
     pub timeout: Duration,
     #[serde(skip)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Action, Plan, ReadySpec, Stage, StageKind};
 use crate::delivery::kept::KeptKind;
 use crate::engine::prelude;
-use crate::profile::{Launch, NodeName};
+use crate::profile::{Launch, NodeName, Verify};
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
 pub fn text(plan: &Plan, verbose: bool) -> String {
@@ -123,7 +123,8 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::Start { rank, .. } => format!("{node}   rank {} ({})", rank.rank, rank.role()),
         Action::AwaitReady { ready } => format!("{node}   port {} answers", ready.endpoint.port),
         Action::Verify { verify, .. } => {
-            let asked = [("chat", verify.chat), ("reasoning", verify.reasoning), ("tools", verify.tools)];
+            let Verify { chat, reasoning, tools, stream } = *verify;
+            let asked = [("chat", chat), ("reasoning", reasoning), ("tools", tools), ("stream", stream)];
             let asked: Vec<_> = asked.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
             if asked.is_empty() { "nothing is asked".to_owned() } else { asked.join(", ") }
         }

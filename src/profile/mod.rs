@@ -303,7 +303,8 @@ pub struct Ready {
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
     pub timeout: Duration,
-    /// How long the logs of all ranks may be silent before the start counts as hung.
+    /// How long nothing at all may move before the start counts as hung: no line of a log, no computing, no reading of
+    /// disks, nothing over the fabric. Where ranks connect to each other it is at most 150 seconds.
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
     pub stall: Duration,
@@ -319,6 +320,7 @@ impl Default for Ready {
 /// What has to be answered rightly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own, in the user's file")]
 pub struct Verify {
     /// A short known answer, and a sum.
     pub chat: bool,
@@ -326,11 +328,13 @@ pub struct Verify {
     pub reasoning: bool,
     /// A tool is called with the right arguments; only asked where `engine.tool_parser` is set.
     pub tools: bool,
+    /// An answer comes in pieces, and at its end the number of its tokens.
+    pub stream: bool,
 }
 
 impl Default for Verify {
     fn default() -> Self {
-        Self { chat: true, reasoning: true, tools: true }
+        Self { chat: true, reasoning: true, tools: true, stream: true }
     }
 }
 

@@ -216,7 +216,11 @@ impl Sink for Terminal {
                     self.line(line);
                 }
             }
-            Event::Evidence { .. } | Event::Facts { .. } => {}
+            Event::Reached { stage, rung, detail } => {
+                let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+                self.state("·", &format!("{stage}: {rung}{detail}"));
+            }
+            Event::Evidence { .. } | Event::Stuck { .. } | Event::LastLines { .. } | Event::Facts { .. } => {}
             Event::Failed { failure } => self.failure(failure),
             Event::Restoring { release } => {
                 // What is found from here on is about the profile of another release.

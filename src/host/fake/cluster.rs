@@ -49,6 +49,10 @@ pub enum Behaviour {
     Healthy,
     /// All ranks run and nothing is ever said or answered.
     NeverReady,
+    /// The ranks meet and wait for each other for ever, at full speed of a core.
+    NeverConnected,
+    /// Half an hour of computing without a word, then the endpoint answers.
+    CompilesLong,
     /// This rank ends with status 1 as soon as it is started.
     CrashAtStart(u32),
     /// The first command ahead of the engine fails in this rank's container.

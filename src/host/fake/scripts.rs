@@ -1,11 +1,12 @@
 //! What the scripts do on a machine in memory, and what they print.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::{FakeCluster, FakeLock, Giver, State, Taker, alive, lost};
-use super::{FakeHost, gather, kept, links};
+use super::{FakeHost, PACE, gather, kept, links};
 use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
@@ -19,6 +20,7 @@ pub(super) fn changes(name: &str) -> bool {
         "native-ranks",
         "lock",
         "check-image",
+        "evidence",
         "serve-weights",
         "take-kept",
         "read-secrets",
@@ -69,6 +71,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             Some(_) => good(""),
             None => bad("Error response from daemon: No such image"),
         },
+        "evidence" => good(r#"{"addresses": [], "connecting": [], "stacks": ""}"#),
         "untag-image" => {
             let machine = state.machine(node);
             machine.untag(argument(0));
@@ -117,6 +120,32 @@ pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Runni
             tokio::spawn(async move { Ok(bad(&why)) })
         }
     };
+    Running { lines: receiver, end }
+}
+
+/// What a container uses, again and again: CPU time, where its engine computes.
+pub(super) fn look(host: &FakeHost, script: &Script) -> Running {
+    let (lines, receiver) = mpsc::channel(64);
+    let (cluster, node) = (host.cluster.clone(), host.node.clone());
+    let container = script.args.first().cloned().unwrap_or_default();
+    let pace = script.args.get(2).and_then(|pace| pace.parse().ok()).map_or(PACE, Duration::from_secs);
+    let looks = async move {
+        let mut cpu = 0.0;
+        loop {
+            cpu += cluster.state().cores(&node, &container) * pace.as_secs_f64();
+            if lines.send(format!("{{\"cpu\": {cpu}}}")).await.is_err() {
+                return good("");
+            }
+            tokio::time::sleep(pace).await;
+        }
+    };
+    let (cluster, node) = (host.cluster.clone(), host.node.clone());
+    let end = tokio::spawn(async move {
+        tokio::select! {
+            () = cluster.unreachable(&node) => Err(lost(&node, "run a script")),
+            output = looks => Ok(output),
+        }
+    });
     Running { lines: receiver, end }
 }
 
