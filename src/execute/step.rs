@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Executed, Hosts, StepError, readiness, verify};
+use super::readiness::{self, Started};
+use super::{Executed, Hosts, StepError, verify};
 use crate::cluster::facts::{Image, ModelFile};
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
+use crate::engine::figures::EngineFigures;
 use crate::event::{Events, Progress};
+use crate::hooks::{self, Told};
 use crate::host::{Host, NewContainer};
 use crate::plan::render::{people, size};
 use crate::plan::{self, Action, StageKind, Step};
-use crate::profile::DeploymentName;
+use crate::profile::{DeploymentName, Moment};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
 use crate::transfer::{ImageJob, WeightsJob, WeightsReport, copy_image, copy_weights, remove_files};
 
@@ -33,6 +36,8 @@ pub(super) struct Done {
     pub weights: Option<(String, String)>,
     /// Seconds of the first completion, where the step waited for one.
     pub first_completion: Option<f64>,
+    /// What the engine said of its start, where the step waited for that.
+    pub engine: EngineFigures,
 }
 
 fn changed(changed: bool) -> Done {
@@ -69,7 +74,7 @@ impl Clock {
                 start_seconds: since(self.started),
                 outage_seconds: since(self.stopped),
                 first_completion_seconds: Some(first),
-                ..Figures::default()
+                engine: done.iter().fold(EngineFigures::default(), |all, done| all.with(&done.engine)),
             };
         }
     }
@@ -152,19 +157,30 @@ pub(super) async fn act(
             let measured = release.outcome == Outcome::Deployed && release.figures == Figures::default();
             let figures = if measured { clock.figures() } else { release.figures.clone() };
             let weights_content = release.weights_content.clone().or_else(|| clock.content_of(release));
-            let release = Release { figures, weights_content, ..Release::clone(release) };
+            let release = Release { weights_content, figures, ..Release::clone(release) };
             Ok(changed(store::write(node, &release).await?))
         }
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
         Action::Start { deployment, release, rank } => start(node, deployment, *release, rank).await,
         Action::AwaitReady { ready } => {
-            let first = readiness::await_ready(ready, hosts, events, stage).await?;
+            let Started { first, engine } = readiness::await_ready(ready, hosts, events, stage).await?;
             let detail = format!("first completion in {}", people(first));
-            Ok(Done { detail: Some(detail), first_completion: Some(first.as_secs_f64()), ..Done::default() })
+            let first_completion = Some(first.as_secs_f64());
+            Ok(Done { detail: Some(detail), first_completion, engine, ..Done::default() })
         }
         Action::Verify { endpoint, verify } => {
-            let asked = verify::verify(node, endpoint, verify).await?;
+            let asked = verify::verify(node, endpoint, verify, events, stage).await?;
             Ok(Done { detail: Some(asked.join(", ")), ..Done::default() })
+        }
+        Action::RunHook { hook, deployment, release, endpoint, token } => {
+            let told = Told {
+                outcome: None,
+                release: Some(*release),
+                endpoint: Some(endpoint),
+                ..Told::new(Moment::PostReady, "deploy", deployment)
+            };
+            let said = hooks::run(hook, &told, token).await?;
+            Ok(Done { detail: (!said.is_empty()).then_some(said), ..Done::default() })
         }
         Action::KeepRunning { container } => {
             node.set_restart(container, "unless-stopped").await?;
@@ -205,7 +221,9 @@ fn weights_came(report: &WeightsReport, node: &dyn Host, files: &[ModelFile], mo
     let weights = plan::weights_content(&hashed).map(|content| (plan::weights_digest(model), content));
     let done = Done { weights, ..moved(report.bytes, report.seconds, node.node()) };
     let compared = u64::try_from(files.len()).map_or(0, |files| files.saturating_sub(report.files));
-    let verified = |count: u64| format!("{count} {} verified on {}", if count == 1 { "file" } else { "files" }, node.node());
+    let verified = |count: u64| {
+        format!("{count} {} verified on {}", if count == 1 { "file" } else { "files" }, node.node())
+    };
     let detail = match (report.files, compared) {
         (_, 0) => done.detail,
         (0, _) => Some(format!("{}, 0 bytes moved", verified(compared))),

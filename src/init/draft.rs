@@ -10,9 +10,9 @@ use super::settings::{self, Settings};
 use super::survey::NodeSurvey;
 use crate::cluster::facts::{ModelContent, NodeFacts};
 use crate::engine::RAY_PORT;
-use crate::profile::{Transfer, 
-    Bench, Cluster, DeploymentName, Engine, FormatVersion, Image, Model, Node, NodeName, OnFailure, Port,
-    Profile, Ready, Serve, Verify,
+use crate::profile::{
+    Bench, Cluster, DeploymentName, Engine, FormatVersion, Hooks, Image, Model, Node, NodeName, OnFailure,
+    Port, Profile, Ready, Serve, Transfer, Verify,
 };
 
 /// The variable that stands for the model's folder while none is chosen.
@@ -132,6 +132,7 @@ fn plain(seen: &Seen<'_>) -> Profile {
         verify: Verify::default(),
         bench: Bench::default(),
         on_failure: OnFailure::default(),
+        hooks: Hooks::default(),
     }
 }
 

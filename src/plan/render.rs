@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Action, Plan, ReadySpec, Stage, StageKind};
 use crate::delivery::kept::KeptKind;
 use crate::engine::prelude;
-use crate::profile::{Launch, NodeName};
+use crate::profile::{Launch, NodeName, Verify};
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
 pub fn text(plan: &Plan, verbose: bool) -> String {
@@ -105,7 +105,12 @@ pub fn act(node: &NodeName, action: &Action) -> String {
             format!("{from} → {node}   {} {}, {}", files.len(), plural(files.len(), "file"), size(*bytes))
         }
         Action::CopyWeights { from, files, bytes: 0, compare, .. } => {
-            format!("{from} → {node}   {} {}, {} to verify", files.len(), plural(files.len(), "file"), size(*compare))
+            format!(
+                "{from} → {node}   {} {}, {} to verify",
+                files.len(),
+                plural(files.len(), "file"),
+                size(*compare)
+            )
         }
         Action::CopyWeights { from, files, bytes, compare, .. } => {
             let count = files.len();
@@ -114,7 +119,11 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         }
         Action::RemoveFiles { files, .. } => {
             let count = files.len();
-            format!("{node}   remove {count} {} that the model does not have: {}", plural(count, "file"), files.join(", "))
+            format!(
+                "{node}   remove {count} {} that the model does not have: {}",
+                plural(count, "file"),
+                files.join(", ")
+            )
         }
         Action::CopyImage { from, content, bytes, .. } => {
             format!("{from} → {node}   {content}, {}", size(*bytes))
@@ -135,10 +144,12 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::Start { rank, .. } => format!("{node}   rank {} ({})", rank.rank, rank.role()),
         Action::AwaitReady { ready } => format!("{node}   port {} answers", ready.endpoint.port),
         Action::Verify { verify, .. } => {
-            let asked = [("chat", verify.chat), ("reasoning", verify.reasoning), ("tools", verify.tools)];
+            let Verify { chat, reasoning, tools, stream } = *verify;
+            let asked = [("chat", chat), ("reasoning", reasoning), ("tools", tools), ("stream", stream)];
             let asked: Vec<_> = asked.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
             if asked.is_empty() { "nothing is asked".to_owned() } else { asked.join(", ") }
         }
+        Action::RunHook { hook, .. } => format!("on this machine: {}", words(&hook.command)),
         Action::KeepRunning { container } => format!("{node}   {container} restarts with the node"),
     }
 }

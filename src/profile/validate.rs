@@ -32,6 +32,7 @@ pub fn validate(profile: &Profile) -> Vec<Problem> {
     model(&profile.model, &mut problems);
     engine::check(profile, &mut problems);
     delivered::files(&profile.files, &mut problems);
+    delivered::hooks(&profile.hooks, &mut problems);
     serve(profile, &mut problems);
     times(profile, &mut problems);
     bench(profile, &mut problems);

@@ -2,6 +2,7 @@
 //! change of state, and one every half minute that says what is waited for.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -182,11 +183,16 @@ impl Terminal {
 impl Sink for Terminal {
     fn take(&mut self, event: &Event) {
         match event {
+            Event::Waiting { holder } => {
+                self.state("▸", &format!("waiting for another operation to end: {holder}"))
+            }
             Event::Planned { plan } if plan.is_empty() => {}
             Event::Planned { plan } => {
                 let release = match plan.release {
                     Some(number) => format!("release {number}"),
-                    None if plan.stages.iter().any(|stage| stage.kind == StageKind::Weights) => "sync".to_owned(),
+                    None if plan.stages.iter().any(|stage| stage.kind == StageKind::Weights) => {
+                        "sync".to_owned()
+                    }
                     None => "stop".to_owned(),
                 };
                 self.state("", &format!("{} · {release}", plan.deployment));
@@ -202,7 +208,7 @@ impl Sink for Terminal {
             }
             Event::StepDone { stage, what, changed, .. } => {
                 if self.verbose {
-                    let proof = matches!(stage, StageKind::Ready | StageKind::Verify);
+                    let proof = matches!(stage, StageKind::Ready | StageKind::Verify | StageKind::Hook);
                     let changed = if *changed || proof { "" } else { " (was so already)" };
                     self.state("·", &format!("{stage}: {what}{changed}"));
                 }
@@ -220,7 +226,11 @@ impl Sink for Terminal {
                     self.line(line);
                 }
             }
-            Event::Evidence { .. } | Event::Facts { .. } => {}
+            Event::Reached { stage, rung, detail } => {
+                let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+                self.state("·", &format!("{stage}: {rung}{detail}"));
+            }
+            Event::Evidence { .. } | Event::Stuck { .. } | Event::LastLines { .. } | Event::Facts { .. } => {}
             Event::Failed { failure } => self.failure(failure),
             Event::Restoring { release } => {
                 // What is found from here on is about the profile of another release.
@@ -311,17 +321,22 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             let (model, count) = (format!("{files} files, {}", size(*bytes)), nodes.len());
             let mut text = match (moved, compared) {
                 (0, false) => format!("{deployment}: unchanged: {model}, verified earlier on {count} nodes"),
-                (0, true) => format!("{deployment}: unchanged: {model}, verified on {count} nodes, 0 bytes moved"),
+                (0, true) => {
+                    format!("{deployment}: unchanged: {model}, verified on {count} nodes, 0 bytes moved")
+                }
                 _ => format!("{deployment}: {model}, verified on {count} nodes; {} moved", size(*moved)),
             };
             for (node, files) in extra {
-                let what = if *removed { "removed" } else { "left alone; `sync --delete-extra` removes them" };
-                text += &format!("\n{node}: not of the model: {} ({what})", files.join(", "));
+                let what =
+                    if *removed { "removed" } else { "left alone; `sync --delete-extra` removes them" };
+                let _ = write!(text, "\n{node}: not of the model: {} ({what})", files.join(", "));
             }
             text
         }
         RunOutcome::NotSynced => {
-            format!("{deployment}: the model is not on all nodes; what came is kept, and the next sync goes on")
+            format!(
+                "{deployment}: the model is not on all nodes; what came is kept, and the next sync goes on"
+            )
         }
         RunOutcome::Refused { .. } => format!("{deployment}: refused, nothing was changed"),
         RunOutcome::Locked { holder } => {

@@ -95,7 +95,8 @@ async fn copy(
         match line.split_once(' ') {
             Some(("bytes", count)) => progress(count.parse().unwrap_or_default()),
             Some(("hash", rest)) => {
-                hashes.extend(rest.split_once(' ').map(|(sha256, path)| (path.to_owned(), sha256.to_owned())));
+                hashes
+                    .extend(rest.split_once(' ').map(|(sha256, path)| (path.to_owned(), sha256.to_owned())));
             }
             Some(("moved", rest)) => moved = two(rest),
             _ => {}
@@ -147,7 +148,7 @@ fn two(text: &str) -> Option<(u64, u64)> {
 
 /// Removes files below a folder; false where none was named.
 pub async fn remove_files(host: &dyn Host, folder: &str, files: &[String]) -> Result<bool, HostError> {
-    let input: String = files.iter().map(|file| format!("{file}\0")).collect();
+    let input = files.iter().flat_map(|file| [file.as_str(), "\0"]).collect::<String>();
     let script = Script::new("remove-files", include_str!("remove-files.sh"), [folder]).input(input);
     succeeded(host, "remove files that are not the model's", &host.run(script).await?)?;
     Ok(!files.is_empty())
@@ -212,7 +213,10 @@ mod tests {
         std::os::unix::fs::symlink("../blob", from.join("link.json")).unwrap();
         let report = pair.copy(&["config.json", "sub dir/ü.bin", "link.json"], false).await.unwrap();
         assert_eq!((report.files, report.bytes), (3, 3_000_006));
-        assert_eq!(report.hashes["config.json"], "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
+        assert_eq!(
+            report.hashes["config.json"],
+            "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+        );
         assert_eq!(std::fs::read_to_string(to.join("link.json")).unwrap(), "blob");
         assert!(!to.join("link.json").is_symlink());
         assert_eq!(std::fs::read(to.join("sub dir/ü.bin")).unwrap(), vec![7; 3_000_000]);
@@ -224,7 +228,8 @@ mod tests {
         let read = |name: &str| std::fs::read_to_string(to.join(".sparkctl").join(name)).unwrap();
         let seen: crate::model::manifest::Seen = serde_json::from_str(&read("seen.json")).unwrap();
         assert_eq!(seen.files.len(), 3);
-        let manifest: crate::model::manifest::Manifest = serde_json::from_str(&read("manifest.json")).unwrap();
+        let manifest: crate::model::manifest::Manifest =
+            serde_json::from_str(&read("manifest.json")).unwrap();
         assert_eq!(manifest.files["config.json"].sha256, report.hashes["config.json"]);
         assert!(!to.join(".sparkctl/incoming").exists());
     }
@@ -240,8 +245,12 @@ mod tests {
         assert_eq!(again(false).await.unwrap(), (4, 400_000));
         assert_eq!(again(false).await.unwrap(), (0, 0));
         // Another time, the same content.
-        std::fs::File::options().write(true).open(pair.to.join("a.bin")).unwrap()
-            .set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(pair.to.join("a.bin"))
+            .unwrap()
+            .set_modified(std::time::SystemTime::UNIX_EPOCH)
+            .unwrap();
         assert_eq!(again(false).await.unwrap(), (0, 0));
         // A byte that changed without a trace is found by reading all.
         Pair::flip(&pair.to.join("b.bin"));

@@ -21,11 +21,15 @@ async fn the_second_sync_moves_nothing_and_says_so() {
     assert_eq!(told(&desk, PLAIN).await, "m: 39 files, 119 GB, verified on 2 nodes; 119 GB moved");
     assert_eq!(told(&desk, PLAIN).await, "m: unchanged: 39 files, 119 GB, verified earlier on 2 nodes");
     let verify = Command::Sync(SyncWishes { verify: true, ..SyncWishes::default() });
-    assert_eq!(told(&desk, verify).await, "m: unchanged: 39 files, 119 GB, verified on 2 nodes, 0 bytes moved");
+    assert_eq!(
+        told(&desk, verify).await,
+        "m: unchanged: 39 files, 119 GB, verified on 2 nodes, 0 bytes moved"
+    );
     assert!(!desk.cluster.locked());
     // A deploy finds all in place, and its record knows the content.
     desk.deployed().await;
-    let weights = desk.cluster.effects().into_iter().filter(|effect| effect.name.starts_with("pull-weights: half"));
+    let weights =
+        desk.cluster.effects().into_iter().filter(|effect| effect.name.starts_with("pull-weights: half"));
     assert_eq!(weights.count(), 2);
 }
 
@@ -58,9 +62,15 @@ async fn what_is_not_of_the_model_is_told_and_removed_by_wish() {
         file.path = "old.safetensors".to_owned();
         folder.files.push(file);
     });
-    let has_it = || desk.cluster.machine("spark2", |m| m.folders[SEED_MODEL].file("old.safetensors").is_some());
+    let has_it =
+        || desk.cluster.machine("spark2", |m| m.folders[SEED_MODEL].file("old.safetensors").is_some());
     let said = told(&desk, PLAIN).await;
-    assert!(said.ends_with("\nspark2: not of the model: old.safetensors (left alone; `sync --delete-extra` removes them)"), "{said}");
+    assert!(
+        said.ends_with(
+            "\nspark2: not of the model: old.safetensors (left alone; `sync --delete-extra` removes them)"
+        ),
+        "{said}"
+    );
     assert!(has_it());
     let delete = Command::Sync(SyncWishes { delete_extra: true, ..SyncWishes::default() });
     assert!(told(&desk, delete).await.ends_with("old.safetensors (removed)"));

@@ -18,6 +18,7 @@ use sparkctl::operation::{self, Operation, Target};
 use sparkctl::plan::planner::{self, Operator, Planned, Refused, SyncWishes};
 use sparkctl::plan::{Action, Plan, StageKind};
 use sparkctl::profile::{Node, Profile};
+use sparkctl::release::lock::Claim;
 use sparkctl::release::{Outcome, ReleaseNumber};
 
 /// A profile, the machines it speaks of, and an operator.
@@ -85,7 +86,8 @@ pub fn recorded_sparks(profile: &Profile) -> Vec<NodeFacts> {
 }
 
 pub fn operator() -> Operator {
-    Operator { who: "ada@laptop".to_owned(), now: "2026-03-01T09:00:00Z".parse().unwrap(), skip: Vec::new() }
+    let now = "2026-03-01T09:00:00Z".parse().unwrap();
+    Operator { who: "ada@laptop".to_owned(), now, skip: Vec::new(), token: String::new() }
 }
 
 impl Desk {
@@ -125,7 +127,23 @@ impl Desk {
         self.run_by(command, &operator(), cancel).await
     }
 
+    /// Does it under a claim of one's own.
+    pub async fn run_claiming(&self, command: Command, claim: &Claim) -> Run {
+        let (_switch, cancel) = Cancel::new();
+        self.run_with(command, &operator(), &cancel, claim).await
+    }
+
     async fn run_by(&self, command: Command, operator: &Operator, cancel: &Cancel) -> Run {
+        self.run_with(command, operator, cancel, &Claim::new()).await
+    }
+
+    pub async fn run_with(
+        &self,
+        command: Command,
+        operator: &Operator,
+        cancel: &Cancel,
+        claim: &Claim,
+    ) -> Run {
         let (events, mut receiver) = Events::channel();
         let reading = tokio::spawn(async move {
             let mut all = Vec::new();
@@ -142,6 +160,7 @@ impl Desk {
             events: &events,
             cancel,
             reconnect: &hosts,
+            claim,
         };
         let done = async {
             match command {
@@ -189,7 +208,8 @@ impl Desk {
     /// Whether the endpoint serves this release as it should.
     pub fn serves(&self, release: ReleaseNumber) -> bool {
         self.served().is_some_and(|served| {
-            served.release == release.0 && served.completes && served.behaviour == Behaviour::Healthy
+            let well = matches!(served.behaviour, Behaviour::Healthy | Behaviour::CompilesLong);
+            served.release == release.0 && served.completes && well
         })
     }
 

@@ -45,14 +45,18 @@ fn only_what_is_wrong_is_sent_again() {
     rig.on("spark2", "cd /home/spark/models/tiny; touch -r part-1.bin /tmp/then; printf x | dd of=part-1.bin seek=5000 bs=1 conv=notrunc 2>&1; touch -r /tmp/then part-1.bin");
     assert_eq!(moved(&[]), 0);
     assert_eq!(moved(&["--verify"]), 70_000_000);
-    rig.on("spark2", "cd /home/spark/models/tiny; printf x | dd of=part-2.bin seek=5000 bs=1 conv=notrunc 2>&1");
+    rig.on(
+        "spark2",
+        "cd /home/spark/models/tiny; printf x | dd of=part-2.bin seek=5000 bs=1 conv=notrunc 2>&1",
+    );
     assert_eq!(moved(&[]), 70_000_000);
     // Of root: told, and nothing is done.
     rig.on("spark2", "cd /home/spark/models/tiny; chown root part-3.bin; chmod 600 part-3.bin");
     operator.run(&["sync", &file]).ended(3).saying("part-3.bin is of root and cannot be written");
     // Cut short, a link to nowhere.
     rig.on("spark2", "cd /home/spark/models/tiny; chown spark part-3.bin; truncate -s 1M part-3.bin; ln -sf nowhere config.json");
-    let config = rig.on("spark1", "stat -c %s /home/spark/models/tiny/config.json").parse::<u64>().expect("a size");
+    let config =
+        rig.on("spark1", "stat -c %s /home/spark/models/tiny/config.json").parse::<u64>().expect("a size");
     assert_eq!(moved(&[]), 70_000_000 + config);
     assert_eq!(rig.on("spark1", SUMS), rig.on("spark2", SUMS));
     // A file beside the model's.
@@ -68,8 +72,10 @@ fn a_sync_that_was_cut_goes_on() {
     let operator = Operator::with("rig-stub");
     let cut = |how: &dyn Fn(&mut std::process::Child)| {
         rig.run(&["slow-fabric", "spark2", "200mbit"]);
-        let mut sync =
-            operator.command(&["--output", "json", "sync", &operator.file()]).spawn().expect("sparkctl starts");
+        let mut sync = operator
+            .command(&["--output", "json", "sync", &operator.file()])
+            .spawn()
+            .expect("sparkctl starts");
         let lines = BufReader::new(sync.stdout.take().expect("piped")).lines().map_while(Result::ok);
         let events = lines.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
         let mut done = events.filter_map(|event| event["progress"]["bytes"]["done"].as_u64());
