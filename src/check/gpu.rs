@@ -149,7 +149,8 @@ fn capped(facts: &NodeFacts, findings: &mut Vec<Finding>) {
         if let (Some(limit), Some(own)) = (gpu.power_limit, gpu.power_default)
             && limit * 100.0 < own * LOWERED
         {
-            let message = format!("`nvidia-smi` says that {} may take {limit} W, and by default {own}", gpu.name);
+            let message =
+                format!("`nvidia-smi` says that {} may take {limit} W, and by default {own}", gpu.name);
             let hint = format!("nothing to do where it is meant; lift it by `sudo nvidia-smi -pl {own}`");
             findings.push(Finding::note("gpu-capped", node, message, &hint));
         }

@@ -52,11 +52,16 @@ fn fits(profile: &Profile, shape: &Shape, node: &NodeName, budget: &Budget, find
     let of = format!("{} of {}", budget.fraction, gib(budget.memory.total));
     match budget.verdict {
         Verdict::TooBig { lacking } => {
-            let by = budget.measured.map_or(String::new(), |it| format!(", measured by release {}", it.release));
+            let by =
+                budget.measured.map_or(String::new(), |it| format!(", measured by release {}", it.release));
             let parts = match (budget.weights, budget.request) {
                 (Some(weights), Some(request)) => {
                     let context = Asked::of(profile, shape).context;
-                    format!("weights ({}{by}) and cache for {context} tokens ({})", gib(weights), gib(request))
+                    format!(
+                        "weights ({}{by}) and cache for {context} tokens ({})",
+                        gib(weights),
+                        gib(request)
+                    )
                 }
                 (weights, _) => format!("weights ({}{by})", gib(weights.unwrap_or(0))),
             };

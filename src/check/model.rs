@@ -169,7 +169,10 @@ fn other_revision(profile: &Profile, facts: &NodeFacts, origin: &ModelOrigin) ->
     });
     let fetch = |revision: &str| {
         let revision = if revision.is_empty() { String::new() } else { format!(" --revision {revision}") };
-        format!("fetch what is wanted: hf download {}{revision}; or correct `model.source`", repo.unwrap_or("OWNER/NAME"))
+        format!(
+            "fetch what is wanted: hf download {}{revision}; or correct `model.source`",
+            repo.unwrap_or("OWNER/NAME")
+        )
     };
     let error = |message: String| {
         let hint = fetch(revision.unwrap_or_default());
@@ -179,7 +182,10 @@ fn other_revision(profile: &Profile, facts: &NodeFacts, origin: &ModelOrigin) ->
     if let (Some(repo), Some(is)) = (repo, &origin.repo)
         && !repo.eq_ignore_ascii_case(is)
     {
-        return error(format!("`{}` is {is}, as {by} says, and `model.source` names {repo}", profile.model.path));
+        return error(format!(
+            "`{}` is {is}, as {by} says, and `model.source` names {repo}",
+            profile.model.path
+        ));
     }
     if let Some(revision) = revision {
         let is_commit = revision.len() >= SHORT && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -187,8 +193,14 @@ fn other_revision(profile: &Profile, facts: &NodeFacts, origin: &ModelOrigin) ->
         if let Some(commit) = commit
             && origin.revisions.iter().any(|is| !is.starts_with(&commit))
         {
-            let named = if origin.refs.contains_key(revision) { format!(" ({})", short(&commit)) } else { String::new() };
-            return error(format!("the files are of revision {are}, as {by} says, and `model.source` names {revision}{named}"));
+            let named = if origin.refs.contains_key(revision) {
+                format!(" ({})", short(&commit))
+            } else {
+                String::new()
+            };
+            return error(format!(
+                "the files are of revision {are}, as {by} says, and `model.source` names {revision}{named}"
+            ));
         }
     }
     (origin.revisions.len() > 1).then(|| {

@@ -31,7 +31,8 @@ struct Line {
     value: fn(&Seen, &Member) -> Option<String>,
 }
 
-const FIRMWARE: &str = "bring both to one version: sudo fwupdmgr refresh && sudo fwupdmgr update, then switch them off and on";
+const FIRMWARE: &str =
+    "bring both to one version: sudo fwupdmgr refresh && sudo fwupdmgr update, then switch them off and on";
 
 const LINES: &[Line] = &[
     Line { what: "system", id: None, value: |_, m| Some(m.facts.system.os.clone()) },
@@ -64,11 +65,7 @@ const LINES: &[Line] = &[
         id: Some(("parity-firmware", Severity::Warning, FIRMWARE)),
         value: |_, m| m.facts.system.firmware.clone(),
     },
-    Line {
-        what: "nic",
-        id: Some(("parity-firmware", Severity::Warning, FIRMWARE)),
-        value: |_, m| card(m),
-    },
+    Line { what: "nic", id: Some(("parity-firmware", Severity::Warning, FIRMWARE)), value: |_, m| card(m) },
     Line { what: "caps", id: None, value: |_, m| caps(m.facts) },
     Line { what: "cuda", id: None, value: |_, m| m.facts.nvidia.cuda.clone() },
     Line {
@@ -151,7 +148,11 @@ fn card(member: &Member) -> Option<String> {
 /// Limits of the GPU that are set at each boot; not known where the driver was not asked.
 fn caps(facts: &NodeFacts) -> Option<String> {
     facts.gpus.first()?;
-    let flags = facts.nvidia.caps.iter().map(|(_, line)| line.split_once("nvidia-smi ").map_or(line.as_str(), |of| of.1));
+    let flags = facts
+        .nvidia
+        .caps
+        .iter()
+        .map(|(_, line)| line.split_once("nvidia-smi ").map_or(line.as_str(), |of| of.1));
     let flags: Vec<_> = flags.collect();
     Some(if flags.is_empty() { "none".to_owned() } else { flags.join("; ") })
 }

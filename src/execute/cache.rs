@@ -26,7 +26,8 @@ pub(super) async fn drop_cache(node: &dyn Host, path: &str, whole: bool) -> Resu
     if let Some(said) = words(&output) {
         return Err(said);
     }
-    told(&String::from_utf8_lossy(&output.stdout)).ok_or_else(|| "the script did not say what it did".to_owned())
+    told(&String::from_utf8_lossy(&output.stdout))
+        .ok_or_else(|| "the script did not say what it did".to_owned())
 }
 
 /// `files 41`, perhaps `whole`, and `free 9123456 102345678` in KiB.
@@ -56,7 +57,10 @@ mod tests {
         let said = "files 41\nwhole\nfree 10000000 110000000\n";
         let wanted = "MemFree rose by 102 GB to 113 GB (41 files, then the whole cache)";
         assert_eq!(told(said).as_deref(), Some(wanted));
-        assert_eq!(told("files 0\nfree 20 10\n").as_deref(), Some("MemFree fell by 10 kB to 10 kB (0 files)"));
+        assert_eq!(
+            told("files 0\nfree 20 10\n").as_deref(),
+            Some("MemFree fell by 10 kB to 10 kB (0 files)")
+        );
         assert_eq!(told("files 3\n"), None);
         assert_eq!(told("free x y\n"), None);
     }

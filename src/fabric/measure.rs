@@ -53,7 +53,8 @@ pub(super) async fn measure(
     links: &mut [Link],
     tell: Tell<'_>,
 ) {
-    let (all, count) = (links.iter().filter(|link| link.reach == Reach::Connected).count(), AtomicUsize::new(0));
+    let (all, count) =
+        (links.iter().filter(|link| link.reach == Reach::Connected).count(), AtomicUsize::new(0));
     let reached: Vec<_> = links.iter().map(|link| link.reach == Reach::Connected).collect();
     for round in rounds(members.len()) {
         let at_once = round.into_iter().map(|(one, other)| {

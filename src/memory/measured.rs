@@ -51,7 +51,11 @@ impl Measured {
 fn bytes(gib: f64) -> Option<u64> {
     #[expect(clippy::cast_precision_loss, reason = "2^30 is exact")]
     let bytes = gib * GIB as f64;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: not negative, and small")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked: not negative, and small"
+    )]
     (bytes > 0.0 && bytes < 1e16).then_some(bytes as u64)
 }
 

@@ -42,7 +42,8 @@ pub(super) fn retire(deployment: &DeploymentName, facts: &[NodeFacts]) -> Steps 
 /// The page cache is dropped on nodes whose GPU shares the system's memory.
 pub(super) fn free(release: &Release, facts: &[NodeFacts]) -> Steps {
     let of = |rank: &Rank| facts.iter().find(|facts| facts.node == rank.node);
-    let unified = release.ranks.iter().filter_map(of).filter(|facts| memory(facts).is_some_and(|it| it.unified));
+    let unified =
+        release.ranks.iter().filter_map(of).filter(|facts| memory(facts).is_some_and(|it| it.unified));
     let steps = unified.map(|facts| Step {
         node: facts.node.clone(),
         action: Action::DropCache {

@@ -115,7 +115,8 @@ async fn measuring_tells_how_far_it_is() {
     let desk = Desk::seed();
     desk.cluster.link(HEAD, WORKER, |link| link.bytes_per_second = 12_160_000_000);
     let lines = Mutex::new(Vec::new());
-    let tell = |measured: &Measured| lines.lock().unwrap().push(sparkctl::report::check::measured_line(measured));
+    let tell =
+        |measured: &Measured| lines.lock().unwrap().push(sparkctl::report::check::measured_line(measured));
     operation::check(&desk.profile, &desk.delivery, &desk.hosts(), &operator(), Some(&tell)).await;
     let lines = lines.into_inner().unwrap();
     assert_eq!(lines.len(), 2, "{lines:?}");
@@ -169,8 +170,10 @@ async fn a_container_that_lost_its_gpu() {
     desk.deployed().await;
     let said = "Failed to initialize NVML: Unknown Error";
     worker(&desk, |m| drop(m.nvidia.lost.insert("sparkctl-qwen35-122b-1".into(), said.into())));
-    let told = ["warning: spark2: container `sparkctl-qwen35-122b-1` lost the GPU: `nvidia-smi` in it says \"Failed to \
-                 initialize NVML: Unknown Error\" (gpu-lost)"];
+    let told = [
+        "warning: spark2: container `sparkctl-qwen35-122b-1` lost the GPU: `nvidia-smi` in it says \"Failed to \
+                 initialize NVML: Unknown Error\" (gpu-lost)",
+    ];
     assert_eq!(wrong(&examined(&desk, false).await.findings), told);
     let status = sparkctl::status::ask(&desk.profile, &desk.hosts(), &[]).await;
     assert!(!status.is_well());
@@ -316,7 +319,8 @@ fn every_check_is_provoked_by_a_test() {
     texts(&root.join("tests"), &mut all);
     all.push_str(&std::fs::read_to_string(root.join("src/fabric/judge/tests.rs")).unwrap_or_default());
     let seeded: BTreeSet<_> = faults().map(|fault| fault.1).collect();
-    let named = |id: &str| seeded.contains(id) || all.contains(&format!("{id}\"")) || all.contains(&format!("{id})"));
+    let named =
+        |id: &str| seeded.contains(id) || all.contains(&format!("{id}\"")) || all.contains(&format!("{id})"));
     let never: Vec<_> = CHECKS.iter().map(|check| check.id).filter(|id| !named(id)).collect();
     assert_eq!(never, [] as [&str; 0]);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sparkctl::cluster::facts::NodeFacts;
 use sparkctl::cluster::gather::{Request, gather};
-use sparkctl::fabric::{Tell, Links, Member, MtuBy, PathMtu, Rate, Reach, judge, probe, rails};
+use sparkctl::fabric::{Links, Member, MtuBy, PathMtu, Rate, Reach, Tell, judge, probe, rails};
 use sparkctl::host::{SshHost, SshOptions};
 
 use crate::harness::{Rig, ssh_config};

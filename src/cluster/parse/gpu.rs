@@ -111,7 +111,8 @@ fn pair(line: &str) -> Option<(String, String)> {
 fn cap(line: &str) -> Option<(String, String)> {
     let (file, line) = line.split_once(':')?;
     let line = line.trim();
-    (file.starts_with('/') && !line.starts_with(['#', ';'])).then(|| (file.to_owned(), line.chars().take(200).collect()))
+    (file.starts_with('/') && !line.starts_with(['#', ';']))
+        .then(|| (file.to_owned(), line.chars().take(200).collect()))
 }
 
 /// `4121, 63931, python3`, memory in MiB; a last line `all` says that the list came to its end.

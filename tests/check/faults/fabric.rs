@@ -84,8 +84,20 @@ pub const FABRIC: &[Fault] = &[
     (|d| worker(d, |m| m.gpus[0].name = "NVIDIA H200".into()), "parity-gpu", None, W, "same GPUs"),
     (|d| worker(d, |m| m.docker.version = "27.0.1".into()), "parity-docker", None, N, "one version"),
     (|d| worker(d, |m| m.system.memory_total = 64_000_000_000), "parity-memory", None, W, "smallest"),
-    (|d| worker(d, |m| m.gpus[0].vbios = Some("9A.0B.19.00.01".into())), "parity-firmware", None, W, "fwupdmgr"),
-    (|d| head(d, |m| m.system.firmware = Some("5.36_0ACUM009".into())), "parity-firmware", None, W, "fwupdmgr"),
+    (
+        |d| worker(d, |m| m.gpus[0].vbios = Some("9A.0B.19.00.01".into())),
+        "parity-firmware",
+        None,
+        W,
+        "fwupdmgr",
+    ),
+    (
+        |d| head(d, |m| m.system.firmware = Some("5.36_0ACUM009".into())),
+        "parity-firmware",
+        None,
+        W,
+        "fwupdmgr",
+    ),
     (
         |d| worker(d, |m| m.rdma_devices[0].firmware = Some("28.43.1014".into())),
         "parity-firmware",
