@@ -317,11 +317,10 @@ async fn what_a_release_measured_holds_instead_of_the_estimate() {
     let (profile, facts) = measured(60.5, 28.0).await;
     let (_, budgets) = seen::budgets(&profile, &facts).unwrap();
     let budget = &budgets[1].1;
-    let gib = |gib: f64| sparkctl::memory::gib((gib * 1_073_741_824.0) as u64);
     // 0.8 of 119.70 GiB are 95.76: what is neither weights nor cache is 7.26 GiB, and the cache is what it was.
     assert_eq!(budget.measured.unwrap().release.0, 1);
-    assert_eq!(budget.weights.map(sparkctl::memory::gib), Some(gib(60.5)));
-    assert_eq!(budget.cache.map(sparkctl::memory::gib), Some(gib(28.0)));
+    assert_eq!(budget.weights.map(sparkctl::memory::gib).as_deref(), Some("60.50 GiB"));
+    assert_eq!(budget.cache.map(sparkctl::memory::gib).as_deref(), Some("28.00 GiB"));
     assert_eq!(sparkctl::memory::gib(budget.beside), "7.26 GiB");
     assert!(budget.weights_estimated.unwrap() < 60 * GIB, "the estimate is kept beside it: {budget:?}");
     insta::assert_snapshot!("measured", render::text("qwen35-122b", 65_536, &budgets));

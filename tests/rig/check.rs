@@ -210,9 +210,11 @@ fn a_host_key_that_changed() {
     let keys = std::fs::read_to_string(old.expect("a file of keys")).expect("the keys");
     // As if spark2 had been installed anew since: its names stand beside spark1's key.
     let first = keys.lines().find_map(|line| Some(line.strip_prefix("spark1,")?.split_once(' ')?.1));
-    let line = |line: &str| match line.starts_with("spark2,") {
-        true => format!("{} {}\n", line.split(' ').next().unwrap_or_default(), first.unwrap_or_default()),
-        false => format!("{line}\n"),
+    let line = |line: &str| match line.split_once(' ') {
+        Some((names, _)) if names.starts_with("spark2,") => {
+            format!("{names} {}\n", first.unwrap_or_default())
+        }
+        _ => format!("{line}\n"),
     };
     std::fs::write(&known, keys.lines().map(line).collect::<String>()).expect("the file is written");
     let file = operator.folder.path().join("ssh_config");

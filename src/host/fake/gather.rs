@@ -271,7 +271,8 @@ fn gpus(page: &mut Page, machine: &Machine, depth: Depth) {
         Smi::TimedOut { seconds } => page.section("gap nvidia-smi", format!("timed-out {seconds}\n")),
     }
     let lost = machine.nvidia.lost.iter().filter(|(name, _)| machine.runs(name));
-    page.section("container-gpus", lost.map(|(name, said)| format!("{name} {said}\n")).collect::<String>());
+    let lines = lost.map(|(name, said)| format!("{name} {said}\n"));
+    page.section("container-gpus", lines.collect::<String>());
     if depth == Depth::Check {
         page.section("gpu-details", machine.gpus.iter().map(details).collect::<String>());
         page.section("gpu-board", machine.gpus.iter().map(board).collect::<String>());
