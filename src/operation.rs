@@ -104,8 +104,13 @@ pub async fn examine(profile: &Profile, hosts: &Hosts) -> (Vec<NodeFacts>, Vec<H
     (facts, errors)
 }
 
-/// Probes the fabric between the nodes of which there are facts; with `measure` also its speed.
-pub async fn probe(profile: &Profile, hosts: &Hosts, facts: &[NodeFacts], measure: bool) -> Links {
+/// Probes the fabric between the nodes of which there are facts; with `measure`, who is told of each link, also its speed.
+pub async fn probe(
+    profile: &Profile,
+    hosts: &Hosts,
+    facts: &[NodeFacts],
+    measure: Option<fabric::Tell<'_>>,
+) -> Links {
     let there = |node: &&Node| facts.iter().any(|facts| facts.node == node.name);
     let nodes: Vec<_> = profile.cluster.nodes.iter().filter(there).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.fabric).collect();
@@ -246,7 +251,7 @@ impl Operation<'_> {
         tokio::select! {
             biased;
             () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
-            links = probe(self.profile, self.hosts, facts, false) => Ok(links),
+            links = probe(self.profile, self.hosts, facts, None) => Ok(links),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Executing a plan: its stages in order, the steps of a stage at once, through [`Host`]s, told by
 //! events. Nothing is decided here; a step that fails ends the execution.
 
+mod cache;
 mod ladder;
 mod looks;
 pub mod readiness;
@@ -201,10 +202,15 @@ pub async fn execute(
 /// How long a short step that is under way may go on after the wish to end.
 const GRACE: Duration = Duration::from_secs(40);
 
-/// Whether a stage mostly waits (for bytes, for the engine), and may be given up in the middle.
+/// Whether a stage mostly waits (for bytes, for a disk, for the engine), and may be given up in the middle.
 fn is_waiting(stage: StageKind) -> bool {
     matches!(
         stage,
-        StageKind::Weights | StageKind::Image | StageKind::Ready | StageKind::Verify | StageKind::Hook
+        StageKind::Weights
+            | StageKind::Image
+            | StageKind::Memory
+            | StageKind::Ready
+            | StageKind::Verify
+            | StageKind::Hook
     )
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::readiness::{self, Started};
-use super::{Hosts, StepError, verify};
+use super::{Hosts, StepError, cache, verify};
 use crate::cluster::facts::Image;
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
@@ -138,6 +138,12 @@ pub(super) async fn act(
             Ok(changed(store::write(node, &release).await?))
         }
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
+        Action::DropCache { path, whole } => {
+            let dropped = cache::drop_cache(node, path, *whole).await;
+            let changed = dropped.is_ok();
+            let told = dropped.unwrap_or_else(|why| format!("the page cache stays: {why}"));
+            Ok(Done { changed, detail: Some(format!("{}: {told}", step.node)), ..Done::default() })
+        }
         Action::Start { deployment, release, rank } => start(node, deployment, *release, rank).await,
         Action::AwaitReady { ready } => {
             let Started { first, engine } = readiness::await_ready(ready, hosts, events, stage).await?;

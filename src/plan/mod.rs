@@ -78,6 +78,8 @@ pub enum StageKind {
     Begin,
     /// The running group ends; its logs are kept.
     Stop,
+    /// What the nodes' memory need not hold is dropped from it: no engine of ours runs now.
+    Memory,
     /// The containers of the new group start.
     Start,
     /// The first completion came back.
@@ -98,6 +100,7 @@ impl fmt::Display for StageKind {
             Self::Files => "files",
             Self::Begin => "begin",
             Self::Stop => "stop",
+            Self::Memory => "memory",
             Self::Start => "start",
             Self::Ready => "ready",
             Self::Verify => "verify",
@@ -165,6 +168,13 @@ pub enum Action {
     WriteRelease { release: Box<Release> },
     /// A container of ours ends for good: restart policy off, stopped, log kept, removed.
     Retire { container: String, release: ReleaseNumber, rank: u32 },
+    /// The model's files leave the page cache, which CUDA counts as used on unified memory. That it could not be done
+    /// fails nothing.
+    DropCache {
+        path: String,
+        /// Whether `sudo` asks for no password there, so that all of the cache is dropped.
+        whole: bool,
+    },
     /// A rank's container is made and started.
     Start { deployment: DeploymentName, release: ReleaseNumber, rank: Box<Rank> },
     /// All ranks run and the endpoint completes a request.

@@ -120,6 +120,12 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::Retire { container, release, .. } => {
             format!("{node}   {container} (release {release}), its log is kept")
         }
+        Action::DropCache { whole: false, .. } => {
+            format!("{node}   drop the page cache of the model's files")
+        }
+        Action::DropCache { whole: true, .. } => {
+            format!("{node}   drop the page cache, by sudo all of it")
+        }
         Action::Start { rank, .. } => format!("{node}   rank {} ({})", rank.rank, rank.role()),
         Action::AwaitReady { ready } => format!("{node}   port {} answers", ready.endpoint.port),
         Action::Verify { verify, .. } => {

@@ -136,7 +136,13 @@ impl Desk {
         self.run_with(command, operator, cancel, &Claim::new()).await
     }
 
-    pub async fn run_with(&self, command: Command, operator: &Operator, cancel: &Cancel, claim: &Claim) -> Run {
+    pub async fn run_with(
+        &self,
+        command: Command,
+        operator: &Operator,
+        cancel: &Cancel,
+        claim: &Claim,
+    ) -> Run {
         let (events, mut receiver) = Events::channel();
         let reading = tokio::spawn(async move {
             let mut all = Vec::new();
@@ -187,7 +193,7 @@ impl Desk {
     /// The same, or why not.
     pub async fn planned(&self) -> Result<Planned, Refused> {
         let mut facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
-        let links = operation::probe(&self.profile, &self.hosts(), &facts, false).await;
+        let links = operation::probe(&self.profile, &self.hosts(), &facts, None).await;
         operation::compare(&self.profile, &self.delivery, &self.hosts(), &mut facts).await.unwrap();
         planner::deploy(&self.profile, &self.delivery, &facts, &links, &operator())
     }

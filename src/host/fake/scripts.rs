@@ -78,6 +78,13 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             machine.images.retain(|image| !image.references.is_empty());
             good("")
         }
+        "drop-cache" => {
+            let system = &mut state.machine(node).system;
+            let before = system.memory_free.unwrap_or(0);
+            let cached = system.memory_cached.replace(0).unwrap_or(0);
+            system.memory_free = Some(before + cached);
+            good(format!("files 41\nfree {} {}\n", before / 1024, (before + cached) / 1024))
+        }
         "fabric-reach" => links::reach(state, node, script),
         "fabric-send" => links::send(state, script),
         other => {
