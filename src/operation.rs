@@ -6,6 +6,7 @@
 
 mod back;
 mod check;
+mod fetch;
 
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ use crate::release::lock::{self, Lock, LockError};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber};
 
 pub use check::{Examined, check};
+pub use fetch::fetch;
 
 /// How long one token may take where it is asked whether a release serves.
 const PROBE: Duration = Duration::from_secs(20);

@@ -5,6 +5,7 @@
 
 mod bytes;
 mod difference;
+pub mod fanout;
 mod group;
 mod kept;
 pub mod planner;
@@ -68,6 +69,8 @@ pub struct Stage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageKind {
+    /// The model from a Hub to the head: a command of its own, never part of a deploy.
+    Fetch,
     /// Weights to the nodes that lack them. The running release still serves.
     Weights,
     /// The image likewise, and sparkctl's own name for it.
@@ -91,6 +94,7 @@ pub enum StageKind {
 impl fmt::Display for StageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Fetch => "fetch",
             Self::Weights => "weights",
             Self::Image => "image",
             Self::Files => "files",

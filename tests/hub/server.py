@@ -2,7 +2,8 @@
 #
 # As the real one: a repository's files with sizes and digests by `/api/models/O/N/revision/R?blobs=true`; a file by
 # `/O/N/resolve/COMMIT/FILE`, which redirects large ones to a signed address on another port and small ones within the
-# Hub; ranges; `X-Error-Code`. By hand: server.py ADDRESS PORT OWNER/NAME=FOLDER... serves folders until it is ended.
+# Hub; ranges; `X-Error-Code`. By hand: server.py ADDRESS PORT [rate=N] OWNER/NAME=FOLDER[,gated]... serves folders until its input ends;
+# `rate` is bytes a second of each connection.
 import hashlib, http.server, json, os, re, socket, struct, sys, threading, time, urllib.parse
 
 LARGE = 10_000  # bytes from which a file is in LFS
@@ -195,7 +196,10 @@ if __name__ == "__main__":
     served = Hub(sys.argv[1], int(sys.argv[2]))
     for argument in sys.argv[3:]:
         name, folder = argument.split("=", 1)
-        served.repositories[name] = Repository(folder)
+        if name == "rate":
+            served.rate = int(folder)
+        else:
+            served.repositories[name] = Repository(folder.split(",")[0], gated=folder.endswith(",gated"))
     print(served.endpoint, flush=True)
     # Lives as long as whoever started it.
     sys.stdin.read()

@@ -89,10 +89,10 @@ class Case(unittest.TestCase):
     def told(self):
         return "; ".join(line["told"] for line in self.lines if "told" in line)
 
-    def assert_whole(self, files=MODEL, target=None):
+    def assert_whole(self, files=MODEL, target=None, own=None):
         target = target or self.target
-        manifest = json.loads(read(target, ".sparkctl/manifest.json"))
-        seen = json.loads(read(target, ".sparkctl/seen.json"))
+        own = own or os.path.join(target, ".sparkctl")
+        manifest, seen = json.loads(read(own, "manifest.json")), json.loads(read(own, "seen.json"))
         self.assertEqual((manifest["source"], manifest["revision"]), ("hf:o/n", self.commit))
         self.assertEqual(sorted(manifest["files"]), sorted(files))
         for path, data in files.items():
@@ -102,7 +102,7 @@ class Case(unittest.TestCase):
             stat = os.stat(os.path.join(target, path))
             self.assertEqual(seen["files"][path], {"size": len(data), "mtime_ns": stat.st_mtime_ns,
                                                    "inode": stat.st_ino, "sha256": sha256})
-        self.assertEqual(sorted(os.listdir(os.path.join(target, ".sparkctl"))),
+        self.assertEqual(sorted(os.listdir(own)),
                          ["fetch.lock", "manifest.json", "seen.json"])
 
     def asked(self, port):
@@ -138,11 +138,11 @@ class Case(unittest.TestCase):
         self.assert_whole()
 
     def test_killed_at_any_byte_it_goes_on(self):
-        self.hub.rate = 500_000
+        self.hub.rate = 250_000
         last, kills = 0, 0
-        for _ in range(60):
+        for _ in range(15):
             child = self.start(connections=4)
-            time.sleep(random.uniform(0.25, 0.7))
+            time.sleep(random.uniform(0.6, 1.4))
             how = random.choice(["kill", "close", "term"])
             if child.poll() is None:
                 kills += 1
@@ -170,8 +170,9 @@ class Case(unittest.TestCase):
         self.hub.rate = None
         received = self.fetch()["received"]
         self.assert_whole()
-        self.assertEqual(received, sum(map(len, MODEL.values())) - self.chosen["there"])
-        self.assertGreater(last, 0)
+        small = sum(len(data) for data in MODEL.values() if len(data) < 10_000)  # their digests are computed anew
+        self.assertAlmostEqual(received, sum(map(len, MODEL.values())) - self.chosen["there"], delta=small)
+        self.assertGreater(last, 1_000_000)
 
     def test_a_network_with_every_fault(self):
         self.hub.cut, self.hub.reset, self.hub.uses = 4, 3, 2
@@ -299,7 +300,8 @@ class Case(unittest.TestCase):
         write(cache, {"blobs/" + twin: MODEL["twin.safetensors"]})
         done = self.fetch(target=target, snapshot=self.commit)
         self.assertEqual(done["received"], sum(map(len, MODEL.values())) - 2 * 50_000)
-        self.assert_whole(target=target)
+        self.assert_whole(target=target, own=os.path.join(cache, ".sparkctl", self.commit))
+        self.assertFalse([name for name in os.listdir(target) if name.startswith(".")])
         self.assertEqual(read(cache, "refs/main").decode(), self.commit)
         self.assertEqual(os.readlink(os.path.join(target, "config.json")), "../../blobs/" + hashlib.sha1(
             b"blob %d\0" % len(MODEL["config.json"]) + MODEL["config.json"]).hexdigest())

@@ -7,7 +7,7 @@
 # Prints lines of JSON: `chosen` (what is to be there, and how much is), `bytes` twice a second, `told` (for people), and
 # last `finished` or `failed`.
 #
-# In the folder's `.sparkctl`: `fetch/` has unfinished files and which ranges of each are there, `seen.json` what was
+# Beside the files, in `.sparkctl`: `fetch/` has unfinished files and which ranges of each are there, `seen.json` what was
 # verified, `manifest.json` what the model is. A range is noted behind its bytes, so what is noted is there; a power cut
 # may break that, and then the file's digest shows it.
 import fcntl, shutil, signal
@@ -19,7 +19,7 @@ class Work:
     def __init__(self, hub, folder, asked):
         self.hub, self.folder, self.snapshot = hub, folder, asked.get("snapshot")
         self.part_size = asked.get("part") or 64 << 20
-        self.own = os.path.join(folder, ".sparkctl")
+        self.own = beside(folder)
         self.changed = threading.Condition()
         self.parts, self.hashing, self.left, self.failure = [], [], 0, None
         self.bytes, self.moved = 0, 0
@@ -63,7 +63,7 @@ class Work:
         threading.Thread(target=run, daemon=True).start()
 
     def download(self, item, start, end):
-        at, limit, buffer, me = start, end, memoryview(bytearray(1 << 18)), object()
+        at, limit, me = start, end, object()
 
         def act():
             nonlocal at, limit
@@ -78,23 +78,28 @@ class Work:
                         self.parts[:] = [part for part in self.parts if part[0] is not item]
                         item.open -= len(others)
                         item.whole, at, limit, skip = me, 0, item.size, 0
-            begun = at
+            begun = noted = at
+            when = time.monotonic()
             try:
                 while at < limit:
-                    count = answer.readinto(buffer)
-                    if not count:
+                    data = memoryview(answer.read1(1 << 18))
+                    if not data:
                         raise Again("%s: the connection ended early" % self.hub.host)
                     self.hub.progressed()
-                    dropped = min(skip, count)
+                    dropped = min(skip, len(data))
                     skip -= dropped
-                    data = buffer[dropped:min(count, dropped + limit - at)]
+                    data = data[dropped:min(len(data), dropped + limit - at)]
                     item.put(data, at)
                     at += len(data)
-                    self.count(len(data), item.note(begun, at, now=at == limit))
+                    if at - noted > 1 << 22 or time.monotonic() - when > 0.2:
+                        self.count(at - noted, item.note(begun, at))
+                        noted, when = at, time.monotonic()
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise Again("%s: %s" % (self.hub.host, words(error)))
             finally:
                 answer.close()
+                if at > noted:
+                    self.count(at - noted, item.note(begun, at))
 
         item.ready()
         self.hub.patiently(act, tell)
@@ -288,9 +293,15 @@ def main():
             "end `model.path` with /snapshots/%s, or name a plain folder" % hub.commit,
         )
     chosen = choose(every, asked.get("include") or [], asked.get("exclude") or [])
-    places = os.path.join(folder, ".sparkctl", "fetch")
-    local(lambda: os.makedirs(places, exist_ok=True), places)
-    lock = local(lambda: os.open(os.path.join(folder, ".sparkctl", "fetch.lock"), os.O_RDWR | os.O_CREAT, 0o644), places)
+    wanted = [file for file in chosen if file.size and not os.path.isfile(os.path.join(folder, file.path))]
+    if wanted:
+        # The list of a gated repository is open to all, its files are not: said before anything is made here.
+        first = min(wanted, key=lambda file: file.size)
+        hub.patiently(lambda: hub.range(first.path, 0, 1, first.size)[0].close(), tell)
+    own = beside(folder)
+    places = os.path.join(own, "fetch")
+    local(lambda: [os.makedirs(path, exist_ok=True) for path in (folder, places)], places)
+    lock = local(lambda: os.open(os.path.join(own, "fetch.lock"), os.O_RDWR | os.O_CREAT, 0o644), places)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

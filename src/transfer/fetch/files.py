@@ -55,6 +55,15 @@ def read(path):
         return None
 
 
+def beside(folder):
+    # Where what is known of a model's folder lies: in it; for a snapshot of a Hub's cache beside all snapshots.
+    above, revision = os.path.split(folder)
+    model, snapshots = os.path.split(above)
+    if snapshots == "snapshots" and os.path.basename(model).startswith("models--"):
+        return os.path.join(model, ".sparkctl", revision)
+    return os.path.join(folder, ".sparkctl")
+
+
 def state_of(path):
     stat = os.stat(path)
     return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "inode": stat.st_ino}
@@ -105,7 +114,7 @@ class Item:
                 view, place = view[count:], place + count
         local(act, self.part)
 
-    def note(self, start, end, now=False):
+    def note(self, start, end):
         # Bytes from `start` to before `end` are there; how many of them were not before.
         with self.lock:
             merged, before = [], self.there()
@@ -115,7 +124,7 @@ class Item:
                 else:
                     merged.append((a, b))
             self.done = merged
-            if now or time.monotonic() - self.noted > 0.5:
+            if time.monotonic() - self.noted > 0.2 or not self.gaps(self.size):
                 self.noted = time.monotonic()
                 self.write_notes()
             return self.there() - before
