@@ -44,13 +44,16 @@ impl RunOutcome {
     /// The exit status that tells this outcome. An interrupt is told as SIGINT's; who got SIGTERM knows better.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::NothingToDo { .. } | Self::Deployed { .. } | Self::Stopped { .. } | Self::Fetched { .. } => Exit::Done,
+            Self::NothingToDo { .. }
+            | Self::Deployed { .. }
+            | Self::Stopped { .. }
+            | Self::Fetched { .. } => Exit::Done,
             Self::Refused { .. } | Self::NotFetched { begun: false } => Exit::Refused,
             Self::Locked { .. } => Exit::Locked,
             Self::Unreachable { .. } => Exit::Unreachable,
-            Self::Unchanged { serving: Some(_) } | Self::Restored { .. } | Self::NotFetched { begun: true } => {
-                Exit::Restored
-            }
+            Self::Unchanged { serving: Some(_) }
+            | Self::Restored { .. }
+            | Self::NotFetched { begun: true } => Exit::Restored,
             Self::Unchanged { serving: None } | Self::Down { .. } => Exit::Down,
             Self::NotServing { .. } => Exit::Unhealthy,
             Self::Interrupted { .. } => Exit::Interrupted,

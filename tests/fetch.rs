@@ -21,7 +21,8 @@ impl Hub {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let model = folder.path().join("hub");
         fs::create_dir(&model).expect("the folder can be written");
-        let files = [("config.json", 30), ("a.safetensors", 400_000), ("b.safetensors", 900_000), ("a.bin", 20_000)];
+        let files =
+            [("config.json", 30), ("a.safetensors", 400_000), ("b.safetensors", 900_000), ("a.bin", 20_000)];
         for (name, size) in files {
             fs::write(model.join(name), vec![name.as_bytes()[0]; size]).expect("the folder can be written");
         }
@@ -114,7 +115,12 @@ fn a_model_comes_once_and_is_told() {
     let line = |text: &str| stdout.lines().next().is_some_and(|line| line.contains(text));
     assert!(line(": hf:open/model at ") && line(": 3 files, 1.3 MB, all verified"), "{stdout}");
     assert!(stdout.contains("next: `sparkctl deploy`"), "{stdout}");
-    for part in ["3 files, 1.3 MB", "left out: 1 of its files, 20 kB", "source: hf:open/model@", "1.3 MB to spark1 in"] {
+    for part in [
+        "3 files, 1.3 MB",
+        "left out: 1 of its files, 20 kB",
+        "source: hf:open/model@",
+        "1.3 MB to spark1 in",
+    ] {
         assert!(stderr.contains(part), "{part}: {stderr}");
     }
     let (code, stdout, _) = hub.fetch("hf:open/model", &["--output", "json"]);

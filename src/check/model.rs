@@ -34,7 +34,9 @@ fn absent(path: &str, source: Option<&str>, head: &NodeFacts) -> Option<Finding>
         None => (
             format!("there is no folder `{path}`"),
             match source {
-                Some(source) => format!("`sparkctl fetch PROFILE` brings {source} there; or correct `model.path`"),
+                Some(source) => {
+                    format!("`sparkctl fetch PROFILE` brings {source} there; or correct `model.path`")
+                }
                 None => "correct `model.path`, or put the model there".to_owned(),
             },
         ),

@@ -44,11 +44,13 @@ pub struct FetchArgs {
 /// `sparkctl fetch`.
 pub async fn run(args: FetchArgs, global: &Global) -> Result<Exit, CommandError> {
     let Loaded { profile, places } = known::load(&args.profile)?;
-    let given = |name| env::var(name).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+    let given =
+        |name| env::var(name).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let access = Access { endpoint: given("HF_ENDPOINT"), token: given("HF_TOKEN").map(Secret::from) };
     let fetch = Fetch::of(&profile.model, access).map_err(|wrong| {
         let frame = places.frame(wrong.path).map_or_else(String::new, |frame| format!("\n{frame}"));
-        CommandError::new(Exit::Usage, format!("error: {}{}", wrong.message, frame.trim_end())).hint(wrong.hint)
+        CommandError::new(Exit::Usage, format!("error: {}{}", wrong.message, frame.trim_end()))
+            .hint(wrong.hint)
     })?;
     let fetch =
         Fetch { include: args.include, exclude: args.exclude, connections: args.connections, ..fetch };

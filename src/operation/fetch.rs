@@ -61,14 +61,23 @@ pub async fn fetch(
 
 /// What is to be said ahead of the bytes.
 fn beginning(fetch: &Fetch, chosen: &crate::transfer::Chosen) -> Vec<String> {
-    let mut lines =
-        vec![format!("hf:{} at {}: {} files, {}", fetch.repository, chosen.commit, chosen.files, size(chosen.bytes))];
+    let mut lines = vec![format!(
+        "hf:{} at {}: {} files, {}",
+        fetch.repository,
+        chosen.commit,
+        chosen.files,
+        size(chosen.bytes)
+    )];
     if chosen.left_out.files > 0 {
         let (files, bytes) = (chosen.left_out.files, size(chosen.left_out.bytes));
-        lines.push(format!("left out: {files} of its files, {bytes}: not wanted, or the same weights in another form"));
+        lines.push(format!(
+            "left out: {files} of its files, {bytes}: not wanted, or the same weights in another form"
+        ));
     }
     if let Some(before) = &chosen.before {
-        lines.push(format!("it takes the place of commit {before}; files that differ are replaced as they come"));
+        lines.push(format!(
+            "it takes the place of commit {before}; files that differ are replaced as they come"
+        ));
     }
     if chosen.there > 0 && chosen.there < chosen.bytes {
         lines.push(format!("{} are there already", size(chosen.there)));

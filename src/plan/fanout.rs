@@ -82,7 +82,8 @@ struct State<'a> {
 
 impl<'a> State<'a> {
     fn new(has: &[Vec<bool>], sizes: &'a [u64], lanes: usize) -> Self {
-        let held = |node: &Vec<bool>| sizes.iter().zip(node).filter(|(_, has)| **has).map(|(size, _)| size).sum();
+        let held =
+            |node: &Vec<bool>| sizes.iter().zip(node).filter(|(_, has)| **has).map(|(size, _)| size).sum();
         Self {
             sizes,
             lanes: lanes.max(1),
@@ -98,7 +99,8 @@ impl<'a> State<'a> {
     /// What begins now: sender, receiver, part.
     fn matches(&mut self) -> Vec<(usize, usize, usize)> {
         let mut found = Vec::new();
-        let mut takers: Vec<_> = (0..self.has.len()).filter(|node| self.receiving[*node] < self.lanes).collect();
+        let mut takers: Vec<_> =
+            (0..self.has.len()).filter(|node| self.receiving[*node] < self.lanes).collect();
         takers.sort_by_key(|node| (self.bytes[*node], *node));
         // By part, those who lack it, the neediest first; who took another part meanwhile is passed over.
         let mut lacking: Vec<Vec<usize>> = (0..self.sizes.len())

@@ -24,6 +24,14 @@ class Repository:
                     found[os.path.relpath(path, self.folder)] = file.read()
         return found
 
+    def read(self, path):
+        # One file alone: they may be large.
+        try:
+            with open(os.path.join(self.folder, path), "rb") as file:
+                return file.read()
+        except OSError:
+            return None
+
     def siblings(self):
         answer = []
         for path, data in sorted(self.files().items()):
@@ -121,7 +129,7 @@ class Hub:
         if repository.gated and not (token and repository.gated == "granted"):
             return refuse(request, 403 if token else 401, "GatedRepo", "Access to model %s is restricted." % name)
         path = urllib.parse.unquote(file.group(3))
-        data = repository.files().get(path)
+        data = repository.read(path)
         if data is None:
             return refuse(request, 404, "EntryNotFound", "Entry not found")
         if len(data) >= LARGE:
@@ -149,7 +157,7 @@ class Hub:
             request.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             request.connection.close()
             return
-        self.give(request, self.repositories[owner + "/" + name].files()[path], path, cdn=True)
+        self.give(request, self.repositories[owner + "/" + name].read(path), path, cdn=True)
 
     def give(self, request, data, path, cdn=False):
         total, code, headers = len(data), 200, {}

@@ -7,6 +7,7 @@ mod check;
 mod delivered;
 mod deploy;
 mod fabric;
+mod fetch;
 mod harness;
 mod hosts;
 mod init;

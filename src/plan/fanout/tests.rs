@@ -18,7 +18,13 @@ fn doublings(nodes: usize) -> u64 {
 
 /// Replays a schedule up to `until`, with `dead` gone from then on: what every node has. Everything that a schedule must
 /// not do is a failure.
-fn replay(has: &[Vec<bool>], sizes: &[u64], lanes: usize, passages: &[Passage], until: u64) -> Vec<Vec<bool>> {
+fn replay(
+    has: &[Vec<bool>],
+    sizes: &[u64],
+    lanes: usize,
+    passages: &[Passage],
+    until: u64,
+) -> Vec<Vec<bool>> {
     let mut has = has.to_vec();
     let arrival = |has: &[Vec<bool>], node: usize, part: usize, at: u64| {
         has[node][part] || passages.iter().any(|p| p.to == node && p.part == part && p.end <= at)
@@ -27,7 +33,10 @@ fn replay(has: &[Vec<bool>], sizes: &[u64], lanes: usize, passages: &[Passage], 
         assert_eq!(passage.end - passage.begin, sizes[passage.part].max(1));
         assert_ne!(passage.from, passage.to);
         assert!(!has[passage.to][passage.part], "{passage:?} brings what is there");
-        assert!(arrival(&has, passage.from, passage.part, passage.begin), "{passage:?} gives what is not there");
+        assert!(
+            arrival(&has, passage.from, passage.part, passage.begin),
+            "{passage:?} gives what is not there"
+        );
         let at_once = |by: fn(&Passage) -> usize| {
             let during = |p: &&Passage| p.begin <= passage.begin && passage.begin < p.end;
             passages.iter().filter(during).filter(|p| by(p) == by(passage)).count()
@@ -119,7 +128,8 @@ fn model() -> Vec<u64> {
 /// The table of docs/transfer.md, which is made of it.
 #[test]
 fn the_time_for_many_nodes_against_that_for_one() {
-    const HEAD: &str = "| nodes that lack it | time against one node | from the head alone |\n| --- | --- | --- |\n";
+    const HEAD: &str =
+        "| nodes that lack it | time against one node | from the head alone |\n| --- | --- | --- |\n";
     let sizes = model();
     let one: u64 = sizes.iter().sum();
     let mut rows = String::new();
