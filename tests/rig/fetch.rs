@@ -52,7 +52,7 @@ fn four_nodes_have_a_model_from_the_hub() {
         fs::copy(file.path(), model.path().join(file.file_name())).expect("a file is copied");
     }
     for name in ["one.dat", "two.dat", "three.dat"] {
-        let pattern: Vec<u8> = (0..LARGE).map(|at| (at / 7 % 251) as u8).collect();
+        let pattern: Vec<u8> = (0..=250).cycle().take(LARGE).collect();
         fs::write(model.path().join(name), [name.as_bytes(), &pattern].concat()).expect("a file is written");
     }
     let hub = Hub::serve(model.path());
