@@ -16,7 +16,7 @@ pub enum Exit {
     Usage = 2,
     /// Refused by a check; nothing was changed.
     Refused = 3,
-    /// The deploy failed, and the release before it serves.
+    /// The deploy failed, and the release before it serves; a fetch failed, and what came is kept.
     Restored = 4,
     /// Failed, and not restored: a person is needed.
     Down = 5,
@@ -44,11 +44,16 @@ impl RunOutcome {
     /// The exit status that tells this outcome. An interrupt is told as SIGINT's; who got SIGTERM knows better.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::NothingToDo { .. } | Self::Deployed { .. } | Self::Stopped { .. } => Exit::Done,
-            Self::Refused { .. } => Exit::Refused,
+            Self::NothingToDo { .. }
+            | Self::Deployed { .. }
+            | Self::Stopped { .. }
+            | Self::Fetched { .. } => Exit::Done,
+            Self::Refused { .. } | Self::NotFetched { begun: false } => Exit::Refused,
             Self::Locked { .. } => Exit::Locked,
             Self::Unreachable { .. } => Exit::Unreachable,
-            Self::Unchanged { serving: Some(_) } | Self::Restored { .. } => Exit::Restored,
+            Self::Unchanged { serving: Some(_) }
+            | Self::Restored { .. }
+            | Self::NotFetched { begun: true } => Exit::Restored,
             Self::Unchanged { serving: None } | Self::Down { .. } => Exit::Down,
             Self::NotServing { .. } => Exit::Unhealthy,
             Self::Interrupted { .. } => Exit::Interrupted,

@@ -6,6 +6,7 @@
 
 mod back;
 mod check;
+mod fetch;
 mod hooks;
 
 use std::time::Duration;
@@ -31,6 +32,7 @@ use crate::release::lock::{self, Claim, Lock, LockError};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber};
 
 pub use check::{Examined, check};
+pub use fetch::fetch;
 
 /// Between two tries to get the lock.
 const PAUSE: Duration = Duration::from_secs(2);

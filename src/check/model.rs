@@ -19,12 +19,14 @@ pub(super) fn needed(seen: &Seen, findings: &mut Vec<Finding>) {
         }
     }
     if let Some(head) = seen.head() {
-        findings.extend(absent(path, head.facts));
+        let nowhere = seen.facts().all(|facts| facts.model.is_none());
+        let source = seen.profile.model.source.as_deref().filter(|_| nowhere);
+        findings.extend(absent(path, source, head.facts));
     }
 }
 
-/// Why the head's folder is no model.
-fn absent(path: &str, head: &NodeFacts) -> Option<Finding> {
+/// Why the head's folder is no model. `source`: where it can be fetched from, if no node has it.
+fn absent(path: &str, source: Option<&str>, head: &NodeFacts) -> Option<Finding> {
     let (message, hint) = match &head.model {
         None if head.gap("model").is_some() => (
             format!("`{path}` does not answer: its file system hangs"),
@@ -32,7 +34,12 @@ fn absent(path: &str, head: &NodeFacts) -> Option<Finding> {
         ),
         None => (
             format!("there is no folder `{path}`"),
-            "correct `model.path`, or put the model there".to_owned(),
+            match source {
+                Some(source) => {
+                    format!("`sparkctl fetch PROFILE` brings {source} there; or correct `model.path`")
+                }
+                None => "correct `model.path`, or put the model there".to_owned(),
+            },
         ),
         Some(model) if !model.dangling.is_empty() => (
             format!("`{path}` has links that lead nowhere: {}", model.dangling.join(", ")),

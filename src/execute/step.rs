@@ -15,7 +15,7 @@ use crate::event::{Events, Progress};
 use crate::hooks::{self, Told};
 use crate::host::{Host, NewContainer};
 use crate::plan::render::{people, size};
-use crate::plan::{Action, StageKind, Step};
+use crate::plan::{Action, Stage, StageKind, Step};
 use crate::profile::{DeploymentName, Moment};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
 use crate::transfer::{ImageJob, WeightsJob, copy_image, copy_weights};
@@ -75,8 +75,11 @@ impl Clock {
 }
 
 /// Does what `step` says.
+///
+/// `share`: of weights that come in several steps, the bytes before this one and those of all, for who looks on.
 pub(super) async fn act(
     step: &Step,
+    share: Option<(u64, u64)>,
     stage: StageKind,
     hosts: &Hosts,
     clock: &Clock,
@@ -89,8 +92,10 @@ pub(super) async fn act(
         })
     };
     let node = host(&step.node)?;
-    let total_of =
-        |total: u64| move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done, total });
+    let total_of = |bytes: u64| {
+        let (before, total) = share.unwrap_or((0, bytes));
+        move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done: before + done, total })
+    };
     match &step.action {
         Action::CopyWeights { from, from_address, to_address, path, files, bytes } => {
             let job = WeightsJob {
@@ -191,6 +196,19 @@ fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
         detail: Some(format!("{} to {to} in {time} ({}/s)", size(bytes), size(rate))),
         ..Done::default()
     }
+}
+
+/// What came to the nodes where they passed weights on.
+pub(super) fn passed_on(stage: &Stage, took: Duration) -> String {
+    let mut nodes: Vec<_> = stage.steps.iter().map(|step| step.node.as_str()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let brought = |step: &Step| match &step.action {
+        Action::CopyWeights { bytes, .. } => *bytes,
+        _ => 0,
+    };
+    let bytes: u64 = stage.steps.iter().map(brought).sum();
+    format!("{} to {} in {}, passed on from node to node", size(bytes), nodes.join(", "), people(took))
 }
 
 /// Ends a container of ours for good. Its log is kept on the node before it is removed; the restart

@@ -1,14 +1,21 @@
 //! Which bytes have to move before a group can start, and from where. Pure.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use sha2::{Digest, Sha256};
 
 use super::render::size;
-use super::{Action, Step};
+use super::{Action, Step, fanout};
 use crate::check::Finding;
 use crate::cluster::facts::{Image, ImageStore, ModelFile, ModelFolder, NodeFacts};
 use crate::container::hex;
-use crate::profile::Profile;
+use crate::profile::{Node, NodeName, Profile};
 use crate::release::RecordedImage;
+
+/// Parts that a model is passed on in, at most: more of them keep all nodes busy, and each costs a moment to begin.
+const PARTS: u64 = 16;
+/// Bytes below which a part is not worth a beginning of its own.
+const LEAST_PART: u64 = 256_000_000;
 
 /// Identity of a model's files without reading them: path, size and modification time of each.
 pub fn weights_digest(files: &[ModelFile]) -> String {
@@ -21,7 +28,7 @@ pub fn weights_digest(files: &[ModelFile]) -> String {
     hex(&hash.finalize())
 }
 
-/// Files of the model that workers lack, from the head.
+/// Files of the model that workers lack: from the head where one node lacks some, else also from those that have them.
 pub(super) fn weights(
     profile: &Profile,
     facts: &[NodeFacts],
@@ -66,7 +73,51 @@ pub(super) fn weights(
             },
         });
     }
-    steps
+    onward(&profile.cluster.nodes, steps)
+}
+
+/// The same copies where several nodes lack files: in parts, and not all of them from the head. The order of the steps is
+/// the one in which each node sends and takes them.
+fn onward(nodes: &[Node], steps: Vec<Step>) -> Vec<Step> {
+    if steps.len() < 2 {
+        return steps;
+    }
+    let mut path = "";
+    let mut lacking: BTreeMap<&NodeName, BTreeSet<&ModelFile>> = BTreeMap::new();
+    for step in &steps {
+        if let Action::CopyWeights { path: of, files, .. } = &step.action {
+            path = of;
+            lacking.entry(&step.node).or_default().extend(files);
+        }
+    }
+    let files: Vec<_> = lacking.values().flatten().copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let sizes: Vec<_> = files.iter().map(|file| file.size).collect();
+    let parts = fanout::parts(&sizes, (sizes.iter().sum::<u64>() / PARTS).max(LEAST_PART));
+    let lacks =
+        |node: &Node, file: usize| lacking.get(&node.name).is_some_and(|some| some.contains(files[file]));
+    let has: Vec<Vec<bool>> = nodes
+        .iter()
+        .map(|node| parts.iter().map(|part| !part.iter().any(|file| lacks(node, *file))).collect())
+        .collect();
+    let bytes: Vec<_> = parts.iter().map(|part| part.iter().map(|file| sizes[*file]).sum()).collect();
+    let passages = fanout::schedule(&has, &bytes, 1);
+    let step = |passage: fanout::Passage| {
+        let (from, to) = (&nodes[passage.from], &nodes[passage.to]);
+        let wanted = parts[passage.part].iter().filter(|file| lacks(to, **file));
+        let wanted: Vec<ModelFile> = wanted.map(|file| files[*file].clone()).collect();
+        Step {
+            node: to.name.clone(),
+            action: Action::CopyWeights {
+                from: from.name.clone(),
+                from_address: from.fabric,
+                to_address: to.fabric,
+                path: path.to_owned(),
+                bytes: wanted.iter().map(|file| file.size).sum(),
+                files: wanted,
+            },
+        }
+    };
+    passages.into_iter().map(step).collect()
 }
 
 /// The image for the nodes that lack it, from the first that has it; and sparkctl's own name for it everywhere.

@@ -5,6 +5,7 @@
 
 mod bytes;
 mod difference;
+pub mod fanout;
 mod group;
 mod kept;
 pub mod planner;
@@ -64,10 +65,47 @@ pub struct Stage {
     pub steps: Vec<Step>,
 }
 
+impl Stage {
+    /// For each step the earlier ones that have to be done before it begins. Copies of weights follow one another: a node
+    /// gives one at a time and takes one at a time, in the order of the steps, and gives on only what has come. All other
+    /// steps wait for nothing.
+    pub fn waits(&self) -> Vec<Vec<usize>> {
+        let copy = |step: &Step| match &step.action {
+            Action::CopyWeights { from, files, .. } => Some((from.clone(), step.node.clone(), files.clone())),
+            _ => None,
+        };
+        let copies: Vec<_> = self.steps.iter().map(copy).collect();
+        let before = |at: usize| {
+            let Some((from, to, files)) = &copies[at] else { return Vec::new() };
+            let needed = |earlier: &usize| {
+                copies[*earlier].as_ref().is_some_and(|(giver, taker, some)| {
+                    giver == from
+                        || taker == to
+                        || (taker == from && some.iter().any(|file| files.contains(file)))
+                })
+            };
+            (0..at).filter(needed).collect()
+        };
+        (0..self.steps.len()).map(before).collect()
+    }
+
+    /// Bytes of weights that come to a step's node in steps before it, and in all steps; `None` where it brings none.
+    pub fn share(&self, at: usize) -> Option<(u64, u64)> {
+        let bytes = |step: &Step| match &step.action {
+            Action::CopyWeights { bytes, .. } if step.node == self.steps[at].node => *bytes,
+            _ => 0,
+        };
+        let all = self.steps.iter().map(bytes).sum();
+        (bytes(&self.steps[at]) > 0).then(|| (self.steps[..at].iter().map(bytes).sum(), all))
+    }
+}
+
 /// What a stage is for; in the order in which they come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageKind {
+    /// The model from a Hub to the head: a command of its own, never part of a deploy.
+    Fetch,
     /// Weights to the nodes that lack them. The running release still serves.
     Weights,
     /// The image likewise, and sparkctl's own name for it.
@@ -95,6 +133,7 @@ pub enum StageKind {
 impl fmt::Display for StageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Fetch => "fetch",
             Self::Weights => "weights",
             Self::Image => "image",
             Self::Files => "files",

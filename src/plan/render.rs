@@ -81,9 +81,35 @@ fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
                 gather.map_or_else(String::new, |gather| format!("{gather}, "))
             )]
         }
+        StageKind::Weights => copies(stage),
         StageKind::Record => vec![format!("restart with the node, record the outcome on {}", all())],
         _ => stage.steps.iter().map(|step| act(&step.node, &step.action)).collect(),
     }
+}
+
+/// A line for each node that weights come to, however many parts they come in.
+fn copies(stage: &Stage) -> Vec<String> {
+    let mut to: Vec<(&NodeName, Vec<&NodeName>, usize, u64)> = Vec::new();
+    for step in &stage.steps {
+        let Action::CopyWeights { from, files, bytes, .. } = &step.action else { continue };
+        let at = to.iter().position(|(node, ..)| *node == &step.node).unwrap_or_else(|| {
+            to.push((&step.node, Vec::new(), 0, 0));
+            to.len() - 1
+        });
+        let (_, sources, count, sum) = &mut to[at];
+        if !sources.contains(&from) {
+            sources.push(from);
+        }
+        *count += files.len();
+        *sum += bytes;
+    }
+    to.sort_by_key(|(node, ..)| *node);
+    to.into_iter()
+        .map(|(node, sources, count, sum)| {
+            let sources: Vec<_> = sources.into_iter().map(NodeName::as_str).collect();
+            format!("{} → {node}   {count} {}, {}", sources.join(", "), plural(count, "file"), size(sum))
+        })
+        .collect()
 }
 
 /// How the ranks come together; nothing for a single one.

@@ -146,7 +146,10 @@ impl Terminal {
         let text = outcome_line(deployment, outcome);
         let failed = !matches!(
             outcome,
-            RunOutcome::NothingToDo { .. } | RunOutcome::Deployed { .. } | RunOutcome::Stopped { .. }
+            RunOutcome::NothingToDo { .. }
+                | RunOutcome::Deployed { .. }
+                | RunOutcome::Stopped { .. }
+                | RunOutcome::Fetched { .. }
         );
         if let RunOutcome::Refused { findings } = outcome {
             for line in finding_lines(findings, self.places.as_ref()) {
@@ -204,6 +207,7 @@ impl Sink for Terminal {
                 }
             }
             Event::Progress { stage, node, progress } => self.progress(*stage, node, progress),
+            Event::Told { text, .. } => self.state("·", text),
             Event::StageDone { stage, detail, took } => {
                 self.clear_bars();
                 let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
@@ -307,6 +311,18 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             let which = release.map_or_else(String::new, |release| format!(" (release {release})"));
             format!("{deployment} stopped{which}; the logs are kept on the nodes")
         }
+        RunOutcome::Fetched { node, source, commit, path, files, bytes, .. } => {
+            let short = commit.get(..12).unwrap_or(commit);
+            format!(
+                "{deployment}: {source} at {short} is in {path} on {node}: {files} files, {}, all verified\nnext: \
+                 `sparkctl deploy` brings them to the other nodes and serves them; `sparkctl plan` shows it first",
+                size(*bytes)
+            )
+        }
+        RunOutcome::NotFetched { begun: true } => {
+            format!("{deployment}: not fetched; what came is kept, and the next fetch goes on")
+        }
+        RunOutcome::NotFetched { begun: false } => format!("{deployment}: not fetched, nothing was changed"),
         RunOutcome::Refused { .. } => format!("{deployment}: refused, nothing was changed"),
         RunOutcome::Locked { holder } => {
             format!(
