@@ -15,7 +15,7 @@ use crate::event::{Event, Events, RunOutcome};
 use crate::execute::{Cancel, Hosts};
 use crate::host::HostError;
 use crate::operation::{Operation, Reconnect, Target};
-use crate::plan::planner::Operator;
+use crate::plan::planner::{Operator, SyncWishes};
 use crate::profile::{NodeName, Profile};
 use crate::release::ReleaseNumber;
 use crate::report::{Sink, audit::Audit, json::Json, report, terminal::Terminal};
@@ -28,6 +28,22 @@ pub struct DeployArgs {
     profile: known::ProfileArgs,
     #[command(flatten)]
     checks: check::Skip,
+}
+
+/// The weights to all nodes, alone, verified by hash: what runs is not touched.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sparkctl sync profiles/qwen35-122b.yaml\n  sparkctl sync --verify profiles/qwen35-122b.yaml"
+)]
+pub struct SyncArgs {
+    #[command(flatten)]
+    profile: known::ProfileArgs,
+    /// Hashes every file anew on every node: finds bytes that changed on a disk while the file's time did not.
+    #[arg(long)]
+    verify: bool,
+    /// Removes files from the other nodes that the head's folder does not have.
+    #[arg(long)]
+    delete_extra: bool,
 }
 
 /// Back to an earlier release: the same image content, arguments, environment and weights.
@@ -53,6 +69,7 @@ enum What {
     Deploy(Delivery, Vec<String>),
     Rollback(Target),
     Stop,
+    Sync(SyncWishes),
 }
 
 /// `sparkctl deploy`.
@@ -62,6 +79,13 @@ pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandEr
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
     run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), global).await
+}
+
+/// `sparkctl sync`.
+pub async fn sync(args: SyncArgs, global: &Global) -> Result<Exit, CommandError> {
+    let Loaded { profile, places } = known::load(&args.profile)?;
+    let wishes = SyncWishes { verify: args.verify, delete_extra: args.delete_extra };
+    run(&profile, Some(places), "sync", What::Sync(wishes), global).await
 }
 
 /// `sparkctl rollback`.
@@ -100,8 +124,12 @@ async fn run(
     what: What,
     global: &Global,
 ) -> Result<Exit, CommandError> {
-    let remember: Box<dyn Sink> = Box::new(known::Remember::new(profile)?);
-    told(profile, places, command, vec![remember], global, async |events, cancel| {
+    let mut further: Vec<Box<dyn Sink>> = Vec::new();
+    // A profile whose weights were copied is not yet what is deployed.
+    if !matches!(what, What::Sync(_)) {
+        further.push(Box::new(known::Remember::new(profile)?));
+    }
+    told(profile, places, command, further, global, async |events, cancel| {
         let (hosts, errors) = session::connect(profile, global).await;
         if errors.is_empty() {
             operate(profile, global, &hosts, what, events, cancel).await
@@ -188,6 +216,7 @@ async fn operate(
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
+        What::Sync(wishes) => operation.sync(wishes).await,
     }
 }
 

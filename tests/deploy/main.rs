@@ -10,6 +10,7 @@ mod faults;
 mod refusals;
 mod states;
 mod status;
+mod sync;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

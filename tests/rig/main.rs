@@ -15,3 +15,4 @@ mod launches;
 mod real_vllm;
 mod refusals;
 mod restore;
+mod weights;
