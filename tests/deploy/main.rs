@@ -267,13 +267,20 @@ fn four_sparks() -> Desk {
         let mut node = profile.cluster.nodes[1].clone();
         node.name = format!("spark{number}").parse().unwrap();
         node.host = format!("10.1.230.18{number}");
-        node.fabric = Ipv4Addr::new(192, 168, 200, 11 + number);
+        node.fabric = Ipv4Addr::new(192, 168, 200, 12 + number - 1);
         profile.cluster.nodes.push(node);
     }
     profile.engine.tensor_parallel = 4;
     let mut facts = recorded_sparks(&profile);
-    for facts in &mut facts[1..] {
+    for (number, facts) in facts.iter_mut().enumerate().skip(1) {
         facts.model = None;
+        // The devices' GIDs are those of the second node.
+        let ports = facts.rdma_devices.iter_mut().flat_map(|device| &mut device.ports);
+        for gid in ports.flat_map(|port| &mut port.gids) {
+            if let Some([a, b, c, _]) = gid.ipv4().map(|address| address.octets()) {
+                gid.gid = Ipv4Addr::new(a, b, c, 12 + u8::try_from(number).unwrap()).to_ipv6_mapped();
+            }
+        }
     }
     let cluster = FakeCluster::recorded(&facts, &profile.model.path);
     Desk { cluster, profile, delivery: Delivery::default() }

@@ -52,7 +52,7 @@ fn four_nodes_have_a_model_from_the_hub() {
         fs::copy(file.path(), model.path().join(file.file_name())).expect("a file is copied");
     }
     for name in ["one.dat", "two.dat", "three.dat"] {
-        let pattern: Vec<u8> = (0..LARGE).map(|at| (at / 7 % 251) as u8).collect();
+        let pattern: Vec<u8> = (0..=250).cycle().take(LARGE).collect();
         fs::write(model.path().join(name), [name.as_bytes(), &pattern].concat()).expect("a file is written");
     }
     let hub = Hub::serve(model.path());
@@ -72,7 +72,11 @@ fn four_nodes_have_a_model_from_the_hub() {
 
     let plan = operator.run(&["plan", &file]).ended(0);
     let line = plan.stdout.lines().find(|line| line.contains("→ spark4")).unwrap_or_default();
-    assert!(line.contains("spark2") || line.contains("spark3"), "spark4 has all from the head: {}", plan.stdout);
+    assert!(
+        line.contains("spark2") || line.contains("spark3"),
+        "spark4 has all from the head: {}",
+        plan.stdout
+    );
     operator.deploy().ended(0).saying("passed on from node to node").saying("release 1 serves");
     answers_rightly();
     let sums = |node: &str| rig.on(node, &format!("cd {TARGET} && sha256sum * | sort"));

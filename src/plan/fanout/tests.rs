@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -140,7 +142,7 @@ fn the_time_for_many_nodes_against_that_for_one() {
         #[expect(clippy::cast_precision_loss, reason = "a ratio of small numbers")]
         let bound = 1.0 + (doublings(workers + 1) + 3) as f64 * 30.0 / one as f64;
         assert!(ratio <= bound, "{workers}: {ratio} is above {bound}");
-        rows.push_str(&format!("| {workers} | {ratio:.2} | {workers} |\n"));
+        writeln!(rows, "| {workers} | {ratio:.2} | {workers} |").unwrap();
     }
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/transfer.md");
     let text = std::fs::read_to_string(file).unwrap();
