@@ -10,7 +10,7 @@ SPARKCTL := XDG_STATE_HOME=$(CURDIR)/$(DEMO) SPARKCTL_SSH_CONFIG=$(STATE)/ssh_co
 PROFILE := profiles/rig-vllm.yaml
 QUESTION := What is the capital of France? Answer with one word.
 
-.PHONY: help demo demo-down test test-fast lint rig rig-images
+.PHONY: bench help demo demo-down test test-fast lint rig rig-images
 
 help:
 	@echo "make demo       bring the rig up, deploy real vLLM on two nodes, ask it something"
@@ -41,6 +41,12 @@ rig-images:
 
 rig: rig-images
 	$(RIG) up
+
+# Figures, and docs/benchmarks.md: the speed is measured here and never in a test.
+bench: rig
+	cargo build --release
+	benches/run
+	$(RIG) reset
 
 lint:
 	cargo fmt --check

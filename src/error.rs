@@ -16,7 +16,7 @@ pub enum Exit {
     Usage = 2,
     /// Refused by a check; nothing was changed.
     Refused = 3,
-    /// The deploy failed, and the release before it serves; a fetch failed, and what came is kept.
+    /// The deploy failed, and the release before it serves.
     Restored = 4,
     /// Failed, and not restored: a person is needed.
     Down = 5,
@@ -47,14 +47,16 @@ impl RunOutcome {
             Self::NothingToDo { .. }
             | Self::Deployed { .. }
             | Self::Stopped { .. }
-            | Self::Fetched { .. } => Exit::Done,
+            | Self::Fetched { .. }
+            | Self::Synced { .. } => Exit::Done,
             Self::Refused { .. } | Self::NotFetched { begun: false } => Exit::Refused,
             Self::Locked { .. } => Exit::Locked,
             Self::Unreachable { .. } => Exit::Unreachable,
-            Self::Unchanged { serving: Some(_) }
-            | Self::Restored { .. }
-            | Self::NotFetched { begun: true } => Exit::Restored,
-            Self::Unchanged { serving: None } | Self::Down { .. } => Exit::Down,
+            Self::Unchanged { serving: Some(_) } | Self::Restored { .. } => Exit::Restored,
+            Self::Unchanged { serving: None }
+            | Self::Down { .. }
+            | Self::NotSynced
+            | Self::NotFetched { begun: true } => Exit::Down,
             Self::NotServing { .. } => Exit::Unhealthy,
             Self::Interrupted { .. } => Exit::Interrupted,
         }

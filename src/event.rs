@@ -3,6 +3,7 @@
 //!
 //! The last event of a run is [`Event::Finished`], exactly once.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -160,6 +161,19 @@ pub enum RunOutcome {
     },
     /// A model did not come; where it had begun to, what came is kept, and the next fetch goes on.
     NotFetched { begun: bool },
+    /// The model is on all nodes, every file's hash seen; `moved` are the bytes that had to come, `compared` says whether
+    /// anything had to be hashed. `extra` are files beside the model's, by node, and `removed` whether they are gone.
+    Synced {
+        files: usize,
+        bytes: u64,
+        moved: u64,
+        compared: bool,
+        nodes: Vec<NodeName>,
+        extra: BTreeMap<NodeName, Vec<String>>,
+        removed: bool,
+    },
+    /// The model is not on all nodes; what came is kept, and the next sync goes on.
+    NotSynced,
     /// A check refused; nothing was changed.
     Refused { findings: Vec<Finding> },
     /// Another operation holds the lock; nothing was changed.

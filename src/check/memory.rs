@@ -7,7 +7,7 @@ use super::Finding;
 use crate::cluster::facts::NodeFacts;
 use crate::memory::{Asked, Budget, Verdict, gib, lifts_limit, seen};
 use crate::model::{Mixer, Scheme, Shape};
-use crate::plan::weights_digest;
+use crate::plan::is_of;
 use crate::profile::{EngineKind, NodeName, Profile};
 use crate::release::Outcome;
 
@@ -33,13 +33,12 @@ pub(super) fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
 /// Whether a release of the same files with the same engine was proven on these nodes.
 fn has_served(profile: &Profile, facts: &[NodeFacts]) -> bool {
     let Some(model) = facts.first().and_then(|head| head.model.as_ref()) else { return false };
-    let weights = weights_digest(&model.files);
     let nodes = |profile: &Profile| -> Vec<_> {
         profile.cluster.nodes.iter().map(|node| (node.name.clone(), node.fabric)).collect()
     };
     facts.iter().flat_map(|facts| &facts.releases).any(|release| {
         release.outcome == Outcome::Deployed
-            && release.weights == weights
+            && is_of(release, &model.files)
             && nodes(&release.profile) == nodes(profile)
             && release.profile.engine == profile.engine
             && release.profile.model == profile.model

@@ -86,7 +86,7 @@ pub(super) fn check(seen: &Seen, findings: &mut Vec<Finding>) {
 }
 
 fn has_all(folder: &ModelFolder, of: &ModelFolder) -> bool {
-    of.files.iter().all(|file| folder.files.contains(file))
+    of.files.iter().all(|file| folder.file(&file.path).is_some_and(|there| there.is_like(file)))
 }
 
 /// The first few names, and how many more there are.

@@ -17,7 +17,7 @@ use crate::execute::{Cancel, Hosts};
 use crate::hooks;
 use crate::host::HostError;
 use crate::operation::{Operation, Reconnect, Target};
-use crate::plan::planner::Operator;
+use crate::plan::planner::{Operator, SyncWishes};
 use crate::profile::{NodeName, Profile};
 use crate::release::ReleaseNumber;
 use crate::release::lock::Claim;
@@ -55,6 +55,22 @@ impl LockArgs {
     }
 }
 
+/// The weights to all nodes, alone, verified by hash: what runs is not touched.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sparkctl sync profiles/qwen35-122b.yaml\n  sparkctl sync --verify profiles/qwen35-122b.yaml"
+)]
+pub struct SyncArgs {
+    #[command(flatten)]
+    profile: known::ProfileArgs,
+    /// Hashes every file anew on every node: finds bytes that changed on a disk while the file's time did not.
+    #[arg(long)]
+    verify: bool,
+    /// Removes files from the other nodes that the head's folder does not have.
+    #[arg(long)]
+    delete_extra: bool,
+}
+
 /// Back to an earlier release: the same image content, arguments, environment and weights.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  sparkctl rollback\n  sparkctl rollback qwen35-122b --to 7")]
@@ -82,6 +98,7 @@ enum What {
     Deploy(Delivery, Vec<String>),
     Rollback(Target),
     Stop,
+    Sync(SyncWishes),
 }
 
 /// `sparkctl deploy`.
@@ -91,6 +108,13 @@ pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandEr
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
     run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), &args.lock.claim(), global).await
+}
+
+/// `sparkctl sync`.
+pub async fn sync(args: SyncArgs, global: &Global) -> Result<Exit, CommandError> {
+    let Loaded { profile, places } = known::load(&args.profile)?;
+    let wishes = SyncWishes { verify: args.verify, delete_extra: args.delete_extra };
+    run(&profile, Some(places), "sync", What::Sync(wishes), global).await
 }
 
 /// `sparkctl rollback`.
@@ -130,8 +154,12 @@ async fn run(
     claim: &Claim,
     global: &Global,
 ) -> Result<Exit, CommandError> {
-    let remember: Box<dyn Sink> = Box::new(known::Remember::new(profile)?);
-    told(profile, places, command, vec![remember], global, async |events, cancel| {
+    let mut further: Vec<Box<dyn Sink>> = Vec::new();
+    // A profile whose weights were copied is not yet what is deployed.
+    if !matches!(what, What::Sync(_)) {
+        further.push(Box::new(known::Remember::new(profile)?));
+    }
+    told(profile, places, command, further, global, async |events, cancel| {
         let (hosts, errors) = session::connect(profile, global).await;
         if errors.is_empty() {
             operate(profile, global, &hosts, what, claim, events, cancel).await
@@ -219,6 +247,7 @@ async fn operate(
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
+        What::Sync(wishes) => operation.sync(wishes).await,
     }
 }
 

@@ -139,13 +139,22 @@ pub struct ExecuteError {
     pub source: StepError,
 }
 
-/// Executes `plan`. What was measured on the way is returned, and recorded by the plan's own last step.
+/// What a plan that was executed came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Executed {
+    /// What was measured on the way; the plan's own last step records it.
+    pub figures: Figures,
+    /// Bytes that went over the fabric.
+    pub moved: u64,
+}
+
+/// Executes `plan`.
 pub async fn execute(
     plan: &Plan,
     hosts: &Hosts,
     events: &Events,
     cancel: &Cancel,
-) -> Result<Figures, ExecuteError> {
+) -> Result<Executed, ExecuteError> {
     let mut clock = step::Clock::default();
     for stage in &plan.stages {
         let began = Instant::now();
@@ -201,14 +210,14 @@ pub async fn execute(
         };
         let details: Vec<_> = done.iter().filter_map(|done| done.detail.clone()).collect();
         let detail = if waits.iter().any(|before| !before.is_empty()) {
-            Some(step::passed_on(stage, began.elapsed()))
+            Some(step::passed_on(stage, &done, began.elapsed()))
         } else {
             (!details.is_empty()).then(|| details.join("; "))
         };
         clock.leave(&done);
         events.tell(Event::StageDone { stage: stage.kind, detail, took: began.elapsed() }).await;
     }
-    Ok(clock.figures())
+    Ok(clock.executed())
 }
 
 /// How long a short step that is under way may go on after the wish to end.

@@ -11,7 +11,7 @@ mod kept;
 pub mod planner;
 pub mod render;
 
-pub use bytes::weights_digest;
+pub use bytes::{is_of, weights_content, weights_digest};
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -23,7 +23,7 @@ use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
 use crate::delivery::kept::Kept;
-use crate::profile::{DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Verify};
+use crate::profile::{DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Transfer, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -89,10 +89,10 @@ impl Stage {
         (0..self.steps.len()).map(before).collect()
     }
 
-    /// Bytes of weights that come to a step's node in steps before it, and in all steps; `None` where it brings none.
+    /// Bytes of weights that come to a step's node, or are compared there, in steps before it, and in all steps; `None` where it brings none.
     pub fn share(&self, at: usize) -> Option<(u64, u64)> {
         let bytes = |step: &Step| match &step.action {
-            Action::CopyWeights { bytes, .. } if step.node == self.steps[at].node => *bytes,
+            Action::CopyWeights { bytes, compare, .. } if step.node == self.steps[at].node => bytes + compare,
             _ => 0,
         };
         let all = self.steps.iter().map(bytes).sum();
@@ -163,12 +163,24 @@ pub enum Action {
     /// Files of the model come from another node, over the fabric.
     CopyWeights {
         from: NodeName,
-        from_address: Ipv4Addr,
-        to_address: Ipv4Addr,
+        /// The two nodes' addresses on each rail.
+        rails: Vec<Rail>,
+        transfer: Transfer,
         path: String,
+        /// Files that are not known to be there: each is copied unless its content turns out to be the same.
         files: Vec<ModelFile>,
+        /// Bytes of those that have to be copied.
         bytes: u64,
+        /// Bytes of those of which only the hash is to be compared, as far as can be told.
+        compare: u64,
+        /// Whether what was seen before counts for nothing, on both nodes.
+        verify: bool,
+        /// All files of the model.
+        #[serde(skip)]
+        model: Vec<ModelFile>,
     },
+    /// Files that are not the model's go.
+    RemoveFiles { path: String, files: Vec<String> },
     /// The image comes from another node, over the fabric.
     CopyImage {
         from: NodeName,
@@ -231,6 +243,13 @@ pub enum Action {
     },
     /// The container comes back when it ends, or the node boots.
     KeepRunning { container: String },
+}
+
+/// Addresses of two nodes that reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Rail {
+    pub from: Ipv4Addr,
+    pub to: Ipv4Addr,
 }
 
 /// What has to become ready, and how long it may take.

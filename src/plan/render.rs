@@ -89,14 +89,19 @@ fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
 
 /// A line for each node that weights come to, however many parts they come in.
 fn copies(stage: &Stage) -> Vec<String> {
-    let mut to: Vec<(&NodeName, Vec<&NodeName>, usize, u64)> = Vec::new();
+    let mut to: Vec<(&NodeName, Vec<&NodeName>, usize, u64, u64)> = Vec::new();
+    let mut others = Vec::new();
     for step in &stage.steps {
-        let Action::CopyWeights { from, files, bytes, .. } = &step.action else { continue };
+        let Action::CopyWeights { from, files, bytes, compare, .. } = &step.action else {
+            others.push(act(&step.node, &step.action));
+            continue;
+        };
         let at = to.iter().position(|(node, ..)| *node == &step.node).unwrap_or_else(|| {
-            to.push((&step.node, Vec::new(), 0, 0));
+            to.push((&step.node, Vec::new(), 0, 0, 0));
             to.len() - 1
         });
-        let (_, sources, count, sum) = &mut to[at];
+        let (_, sources, count, sum, compared) = &mut to[at];
+        *compared += compare;
         if !sources.contains(&from) {
             sources.push(from);
         }
@@ -104,12 +109,21 @@ fn copies(stage: &Stage) -> Vec<String> {
         *sum += bytes;
     }
     to.sort_by_key(|(node, ..)| *node);
-    to.into_iter()
-        .map(|(node, sources, count, sum)| {
-            let sources: Vec<_> = sources.into_iter().map(NodeName::as_str).collect();
-            format!("{} → {node}   {count} {}, {}", sources.join(", "), plural(count, "file"), size(sum))
-        })
-        .collect()
+    let lines = to.into_iter().map(|(node, sources, count, sum, compared)| {
+        let sources: Vec<_> = sources.into_iter().map(NodeName::as_str).collect();
+        format!("{} → {node}   {}", sources.join(", "), coming(count, sum, compared))
+    });
+    lines.chain(others).collect()
+}
+
+/// Files that come, with the bytes that have to, and those that are only to be compared.
+fn coming(count: usize, bytes: u64, compare: u64) -> String {
+    let files = format!("{count} {}", plural(count, "file"));
+    match (bytes, compare) {
+        (_, 0) => format!("{files}, {}", size(bytes)),
+        (0, _) => format!("{files}, {} to verify", size(compare)),
+        _ => format!("{files}, {}, and {} to verify", size(bytes), size(compare)),
+    }
 }
 
 /// How the ranks come together; nothing for a single one.
@@ -127,8 +141,16 @@ fn gathering(ready: &ReadySpec) -> Option<String> {
 /// What a step does, in a line.
 pub fn act(node: &NodeName, action: &Action) -> String {
     match action {
-        Action::CopyWeights { from, files, bytes, .. } => {
-            format!("{from} → {node}   {} {}, {}", files.len(), plural(files.len(), "file"), size(*bytes))
+        Action::CopyWeights { from, files, bytes, compare, .. } => {
+            format!("{from} → {node}   {}", coming(files.len(), *bytes, *compare))
+        }
+        Action::RemoveFiles { files, .. } => {
+            let count = files.len();
+            format!(
+                "{node}   remove {count} {} that the model does not have: {}",
+                plural(count, "file"),
+                files.join(", ")
+            )
         }
         Action::CopyImage { from, content, bytes, .. } => {
             format!("{from} → {node}   {content}, {}", size(*bytes))

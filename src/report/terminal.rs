@@ -150,6 +150,7 @@ impl Terminal {
                 | RunOutcome::Deployed { .. }
                 | RunOutcome::Stopped { .. }
                 | RunOutcome::Fetched { .. }
+                | RunOutcome::Synced { .. }
         );
         if let RunOutcome::Refused { findings } = outcome {
             for line in finding_lines(findings, self.places.as_ref()) {
@@ -187,7 +188,13 @@ impl Sink for Terminal {
             }
             Event::Planned { plan } if plan.is_empty() => {}
             Event::Planned { plan } => {
-                let release = plan.release.map_or_else(|| "stop".to_owned(), |n| format!("release {n}"));
+                let release = match plan.release {
+                    Some(number) => format!("release {number}"),
+                    None if plan.stages.iter().any(|stage| stage.kind == StageKind::Weights) => {
+                        "sync".to_owned()
+                    }
+                    None => "stop".to_owned(),
+                };
                 self.state("", &format!("{} · {release}", plan.deployment));
                 for difference in plan.differences.iter().filter(|_| plan.running.is_some()) {
                     self.state("·", difference);
@@ -323,6 +330,27 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             format!("{deployment}: not fetched; what came is kept, and the next fetch goes on")
         }
         RunOutcome::NotFetched { begun: false } => format!("{deployment}: not fetched, nothing was changed"),
+        RunOutcome::Synced { files, bytes, moved, compared, nodes, extra, removed } => {
+            let (model, count) = (format!("{files} files, {}", size(*bytes)), nodes.len());
+            let mut text = match (moved, compared) {
+                (0, false) => format!("{deployment}: unchanged: {model}, verified earlier on {count} nodes"),
+                (0, true) => {
+                    format!("{deployment}: unchanged: {model}, verified on {count} nodes, 0 bytes moved")
+                }
+                _ => format!("{deployment}: {model}, verified on {count} nodes; {} moved", size(*moved)),
+            };
+            for (node, files) in extra {
+                let what =
+                    if *removed { "removed" } else { "left alone; `sync --delete-extra` removes them" };
+                text += &format!("\n{node}: not of the model: {} ({what})", files.join(", "));
+            }
+            text
+        }
+        RunOutcome::NotSynced => {
+            format!(
+                "{deployment}: the model is not on all nodes; what came is kept, and the next sync goes on"
+            )
+        }
         RunOutcome::Refused { .. } => format!("{deployment}: refused, nothing was changed"),
         RunOutcome::Locked { holder } => {
             format!(

@@ -12,6 +12,7 @@ mod lock;
 mod refusals;
 mod states;
 mod status;
+mod sync;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use sparkctl::execute::{Cancel, Hosts};
 use sparkctl::host::fake::{Behaviour, Served};
 use sparkctl::host::{FakeCluster, Host};
 use sparkctl::operation::{self, Operation, Target};
-use sparkctl::plan::planner::{self, Operator, Planned, Refused};
+use sparkctl::plan::planner::{self, Operator, Planned, Refused, SyncWishes};
 use sparkctl::plan::{Action, Plan, StageKind};
 use sparkctl::profile::{Node, Profile};
 use sparkctl::release::lock::Claim;
@@ -36,6 +36,7 @@ pub enum Command {
     Deploy,
     Rollback(Target),
     Stop,
+    Sync(SyncWishes),
 }
 
 /// What came of it: no outcome where the operator was killed.
@@ -166,6 +167,7 @@ impl Desk {
                 Command::Deploy => operation.deploy(&self.delivery).await,
                 Command::Rollback(target) => operation.rollback(target).await,
                 Command::Stop => operation.stop().await,
+                Command::Sync(wishes) => operation.sync(wishes).await,
             }
         };
         let outcome = tokio::select! {
@@ -286,6 +288,7 @@ pub fn lint(plan: &Plan) {
                 stopped = true;
             }
             Action::CopyWeights { .. }
+            | Action::RemoveFiles { .. }
             | Action::CopyImage { .. }
             | Action::KeepImage { .. }
             | Action::PutFile { .. }

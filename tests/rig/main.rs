@@ -16,3 +16,4 @@ mod launches;
 mod real_vllm;
 mod refusals;
 mod restore;
+mod weights;

@@ -263,7 +263,11 @@ model_folder() {
       case $(readlink -f "$link") in "$root"/*) ;; *) printf "%s\0" "$link" ;; esac
     done' "$whole" {} + 2>/dev/null
   section model-partial
-  find "$model/" -path '*/.sparkctl-partial/*' -type f -printf '%s\n' 2>/dev/null
+  case ${model%/} in
+    */models--*/snapshots/*) notes=${model%/snapshots/*}/.sparkctl/$(basename "$model") ;;
+    *) notes=${model%/}/.sparkctl ;;
+  esac
+  find "$notes/incoming" -type f -printf '%s\n' 2>/dev/null
   section model-problems
   printf '%s\n' "$problems"
   section model-content

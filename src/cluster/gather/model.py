@@ -1,10 +1,11 @@
 # Prints what is in a model's files as JSON; reads their headers only, never the weights.
+# Behind transfer/seen.py.
 import json, os, re, struct, sys, time
 
 root = sys.argv[1]
 until = time.monotonic() + 20
 answer = {"config": None, "index": None, "safetensors": [], "incomplete": [], "foreign": [], "problems": {},
-          "origin": None}
+          "origin": None, "hashes": {}}
 
 
 def text(path):
@@ -160,4 +161,18 @@ for name in sorted(attempt(".", lambda: os.listdir(root)) or []):
             problem(".", ValueError("there was no time for all headers"))
             break
         attempt(name, lambda: header(name))
+
+
+def hashes():
+    seen = Seen(root)
+    for path in seen.before:
+        try:
+            sha256 = seen.known(path, state_of(os.stat(os.path.join(root, path))))
+        except OSError:
+            continue
+        if sha256:
+            answer["hashes"][path] = sha256
+
+
+attempt(".sparkctl", hashes)
 print(json.dumps(answer))

@@ -1,6 +1,7 @@
 //! What `gather.sh` prints on a machine in memory: the commands' own formats, so that their parsers are
 //! part of every test.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -11,7 +12,7 @@ use super::cluster::State;
 use super::kept;
 use super::machine::{Machine, ReleaseFolder};
 use crate::cluster::facts::{
-    Depth, GidKind, Gpu, Interface, InterfaceKind, Limit, Nvidia, RdmaDevice, Route, Smi, User,
+    Depth, GidKind, Gpu, Interface, InterfaceKind, Limit, ModelContent, Nvidia, RdmaDevice, Route, Smi, User,
 };
 use crate::profile::NodeName;
 
@@ -366,7 +367,10 @@ fn model_folder(page: &mut Page, machine: &Machine, model: &str) {
     page.section("model-outside", list(&folder.outside));
     page.section("model-partial", format!("{}\n", folder.partial));
     page.section("model-problems", folder.unreadable.join("\n") + "\n");
-    if let Some(content) = &folder.content {
+    let hashes = folder.files.iter().filter_map(|file| Some((file.path.clone(), file.sha256.clone()?)));
+    let hashes: BTreeMap<_, _> = hashes.collect();
+    if folder.content.is_some() || !hashes.is_empty() {
+        let content = ModelContent { hashes, ..folder.content.clone().unwrap_or_default() };
         page.section("model-content", json!(content).to_string());
     }
 }

@@ -230,7 +230,7 @@ fn docker(disk: Disk) -> Docker {
 
 /// 119 GB in 39 files.
 fn model() -> ModelFolder {
-    let file = |path: String, size| ModelFile { path, size, mtime: 1_771_000_000 };
+    let file = |path: String, size| ModelFile { path, size, mtime: 1_771_000_000, sha256: None };
     let mut files: Vec<_> =
         (1..=32).map(|shard| file(format!("model-{shard:05}-of-00032.safetensors"), 3_718_000_000)).collect();
     let small = [
