@@ -55,8 +55,9 @@ lint:
 # Needs Python 3 and rsync on this machine, but no rig.
 test-fast:
 	python3 docker/stub-engine/test_stub.py
+	python3 tests/hub/test_fetch.py
 	cargo test --lib --bins --examples
-	cargo test --test check --test cli --test deploy --test facts --test fit --test gather --test import --test init \
+	cargo test --test check --test cli --test deploy --test facts --test fetch --test fit --test gather --test import --test init \
 	  --test native --test plan --test profiles --test repository
 
 # The rig's tests take turns on one rig, so they run one after the other.

@@ -6,6 +6,7 @@
 
 mod back;
 mod check;
+mod fetch;
 mod hooks;
 mod sync;
 
@@ -32,6 +33,7 @@ use crate::release::lock::{self, Claim, Lock, LockError};
 use crate::release::{Outcome, Release, ReleaseNumber};
 
 pub use check::{Examined, check};
+pub use fetch::fetch;
 
 /// Between two tries to get the lock.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -105,8 +107,13 @@ pub async fn examine(profile: &Profile, hosts: &Hosts) -> (Vec<NodeFacts>, Vec<H
     (facts, errors)
 }
 
-/// Probes the fabric between the nodes of which there are facts; with `measure` also its speed.
-pub async fn probe(profile: &Profile, hosts: &Hosts, facts: &[NodeFacts], measure: bool) -> Links {
+/// Probes the fabric between the nodes of which there are facts; with `measure`, who is told of each link, also its speed.
+pub async fn probe(
+    profile: &Profile,
+    hosts: &Hosts,
+    facts: &[NodeFacts],
+    measure: Option<fabric::Tell<'_>>,
+) -> Links {
     let there = |node: &&Node| facts.iter().any(|facts| facts.node == node.name);
     let nodes: Vec<_> = profile.cluster.nodes.iter().filter(there).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.fabric).collect();
@@ -247,7 +254,7 @@ impl Operation<'_> {
         tokio::select! {
             biased;
             () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
-            links = probe(self.profile, self.hosts, facts, false) => Ok(links),
+            links = probe(self.profile, self.hosts, facts, None) => Ok(links),
         }
     }
 

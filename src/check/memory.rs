@@ -51,22 +51,30 @@ fn fits(profile: &Profile, shape: &Shape, node: &NodeName, budget: &Budget, find
     let of = format!("{} of {}", budget.fraction, gib(budget.memory.total));
     match budget.verdict {
         Verdict::TooBig { lacking } => {
+            let by =
+                budget.measured.map_or(String::new(), |it| format!(", measured by release {}", it.release));
             let parts = match (budget.weights, budget.request) {
                 (Some(weights), Some(request)) => {
                     let context = Asked::of(profile, shape).context;
-                    format!("weights ({}) and cache for {context} tokens ({})", gib(weights), gib(request))
+                    format!(
+                        "weights ({}{by}) and cache for {context} tokens ({})",
+                        gib(weights),
+                        gib(request)
+                    )
                 }
-                (weights, _) => format!("weights ({})", gib(weights.unwrap_or(0))),
+                (weights, _) => format!("weights ({}{by})", gib(weights.unwrap_or(0))),
             };
             let message = format!("{parts} do not fit: {} more than {of}", gib(lacking));
             let found = if is_sure(profile, shape) { Finding::error } else { Finding::warning };
             findings.push(found("memory-fit", Some(node), message, hint).at(cause(profile, budget)));
         }
         Verdict::Unsure { lacking } => {
-            let allowed = gib(budget.allowance.sum());
+            let by = budget.measured.filter(|measured| measured.beside.is_some());
+            let by = by.map_or(String::new(), |it| format!(", as release {} did", it.release));
             let message = format!(
-                "the model may not fit: {} more than {of}, if activations, CUDA graphs and NCCL take {allowed}",
-                gib(lacking)
+                "the model may not fit: {} more than {of}, if activations, CUDA graphs and NCCL take {}{by}",
+                gib(lacking),
+                gib(budget.beside)
             );
             findings
                 .push(Finding::warning("memory-fit", Some(node), message, hint).at(cause(profile, budget)));

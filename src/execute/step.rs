@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::readiness::{self, Started};
-use super::{Executed, Hosts, StepError, verify};
+use super::{Executed, Hosts, StepError, cache, verify};
 use crate::cluster::facts::{Image, ModelFile};
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
@@ -15,7 +15,7 @@ use crate::event::{Events, Progress};
 use crate::hooks::{self, Told};
 use crate::host::{Host, NewContainer};
 use crate::plan::render::{people, size};
-use crate::plan::{self, Action, StageKind, Step};
+use crate::plan::{self, Action, Stage, StageKind, Step};
 use crate::profile::{DeploymentName, Moment};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
 use crate::transfer::{ImageJob, WeightsJob, WeightsReport, copy_image, copy_weights, remove_files};
@@ -32,8 +32,8 @@ pub(super) struct Done {
     pub detail: Option<String>,
     /// Bytes that went over the fabric.
     pub moved: u64,
-    /// The model whose hashes were computed: its identity by times, and by content.
-    pub weights: Option<(String, String)>,
+    /// The files of the model, with the hashes that were computed.
+    pub weights: Vec<ModelFile>,
     /// Seconds of the first completion, where the step waited for one.
     pub first_completion: Option<f64>,
     /// What the engine said of its start, where the step waited for that.
@@ -51,7 +51,7 @@ pub(super) struct Clock {
     started: Option<Instant>,
     figures: Figures,
     moved: u64,
-    weights: Option<(String, String)>,
+    weights: Vec<ModelFile>,
 }
 
 impl Clock {
@@ -65,8 +65,12 @@ impl Clock {
 
     pub(super) fn leave(&mut self, done: &[Done]) {
         self.moved += done.iter().map(|done| done.moved).sum::<u64>();
-        if let Some(weights) = done.iter().find_map(|done| done.weights.clone()) {
-            self.weights = Some(weights);
+        // A model may have come in parts, and each of them knows the hashes of its own.
+        for (at, file) in done.iter().flat_map(|done| done.weights.iter().enumerate()) {
+            match self.weights.get_mut(at) {
+                Some(known) => known.sha256 = known.sha256.take().or_else(|| file.sha256.clone()),
+                None => self.weights.push(file.clone()),
+            }
         }
         if let Some(first) = done.iter().find_map(|done| done.first_completion) {
             let since = |then: Option<Instant>| then.map(|then| then.elapsed().as_secs_f64());
@@ -86,8 +90,9 @@ impl Clock {
 
     /// The content of a release's weights, where it was not known to the plan and is now.
     fn content_of(&self, release: &Release) -> Option<String> {
-        let (by_times, by_content) = self.weights.as_ref()?;
-        (release.weights_content.is_none() && *by_times == release.weights).then(|| by_content.clone())
+        let same =
+            release.weights_content.is_none() && plan::weights_digest(&self.weights) == release.weights;
+        if same { plan::weights_content(&self.weights) } else { None }
     }
 
     pub(super) fn figures(&self) -> Figures {
@@ -96,8 +101,11 @@ impl Clock {
 }
 
 /// Does what `step` says.
+///
+/// `share`: of weights that come in several steps, the bytes before this one and those of all, for who looks on.
 pub(super) async fn act(
     step: &Step,
+    share: Option<(u64, u64)>,
     stage: StageKind,
     hosts: &Hosts,
     clock: &Clock,
@@ -110,8 +118,10 @@ pub(super) async fn act(
         })
     };
     let node = host(&step.node)?;
-    let total_of =
-        |total: u64| move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done, total });
+    let total_of = |bytes: u64| {
+        let (before, total) = share.unwrap_or((0, bytes));
+        move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done: before + done, total })
+    };
     match &step.action {
         Action::CopyWeights { from, rails, transfer, path, files, bytes, compare, verify, model } => {
             let job = WeightsJob {
@@ -161,6 +171,12 @@ pub(super) async fn act(
             Ok(changed(store::write(node, &release).await?))
         }
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
+        Action::DropCache { path, whole } => {
+            let dropped = cache::drop_cache(node, path, *whole).await;
+            let changed = dropped.is_ok();
+            let told = dropped.unwrap_or_else(|why| format!("the page cache stays: {why}"));
+            Ok(Done { changed, detail: Some(format!("{}: {told}", step.node)), ..Done::default() })
+        }
         Action::Start { deployment, release, rank } => start(node, deployment, *release, rank).await,
         Action::AwaitReady { ready } => {
             let Started { first, engine } = readiness::await_ready(ready, hosts, events, stage).await?;
@@ -211,15 +227,23 @@ fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
     }
 }
 
+/// What came to the nodes where they passed weights on.
+pub(super) fn passed_on(stage: &Stage, done: &[Done], took: Duration) -> String {
+    let to = stage.steps.iter().filter(|step| matches!(step.action, Action::CopyWeights { .. }));
+    let mut nodes: Vec<_> = to.map(|step| step.node.as_str()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let bytes = done.iter().map(|done| done.moved).sum();
+    format!("{} to {} in {}, passed on from node to node", size(bytes), nodes.join(", "), people(took))
+}
+
 /// Files that came, and whose hashes are known now.
 fn weights_came(report: &WeightsReport, node: &dyn Host, files: &[ModelFile], model: &[ModelFile]) -> Done {
     let hashed = model.iter().map(|file| {
         let sha256 = report.hashes.get(&file.path).cloned().or_else(|| file.sha256.clone());
         ModelFile { sha256, ..file.clone() }
     });
-    let hashed: Vec<_> = hashed.collect();
-    let weights = plan::weights_content(&hashed).map(|content| (plan::weights_digest(model), content));
-    let done = Done { weights, ..moved(report.bytes, report.seconds, node.node()) };
+    let done = Done { weights: hashed.collect(), ..moved(report.bytes, report.seconds, node.node()) };
     let compared = u64::try_from(files.len()).map_or(0, |files| files.saturating_sub(report.files));
     let verified = |count: u64| {
         format!("{count} {} verified on {}", if count == 1 { "file" } else { "files" }, node.node())

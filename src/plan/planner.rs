@@ -296,6 +296,7 @@ fn bring_up(
             all.push(group::begin(&release));
         }
         all.push(group::retire(&profile.name, facts));
+        all.push(group::free(&release, facts));
         all.push(group::start(&release));
         all.extend(group::prove(&release));
         all.extend(new.map(|new| group::hook(&release, new.token)));

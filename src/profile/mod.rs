@@ -161,6 +161,12 @@ pub struct Model {
 }
 
 impl Model {
+    /// The repository (`OWNER/NAME`) and the revision that `source` names; `None` where there is no source.
+    pub fn hub_source(&self) -> Option<(&str, Option<&str>)> {
+        let rest = self.source.as_deref()?.strip_prefix("hf:")?;
+        Some(rest.split_once('@').map_or((rest, None), |(repository, revision)| (repository, Some(revision))))
+    }
+
     /// Where the path names a snapshot in a Hub's cache (`.../models--OWNER--NAME/snapshots/REVISION`): the folder of the
     /// model in that cache, and the snapshot's path below it. Its files are links to `blobs` in that folder, so the
     /// engine has to see the whole of it.

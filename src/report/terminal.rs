@@ -150,6 +150,7 @@ impl Terminal {
             RunOutcome::NothingToDo { .. }
                 | RunOutcome::Deployed { .. }
                 | RunOutcome::Stopped { .. }
+                | RunOutcome::Fetched { .. }
                 | RunOutcome::Synced { .. }
         );
         if let RunOutcome::Refused { findings } = outcome {
@@ -214,6 +215,7 @@ impl Sink for Terminal {
                 }
             }
             Event::Progress { stage, node, progress } => self.progress(*stage, node, progress),
+            Event::Told { text, .. } => self.state("·", text),
             Event::StageDone { stage, detail, took } => {
                 self.clear_bars();
                 let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
@@ -317,6 +319,18 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             let which = release.map_or_else(String::new, |release| format!(" (release {release})"));
             format!("{deployment} stopped{which}; the logs are kept on the nodes")
         }
+        RunOutcome::Fetched { node, source, commit, path, files, bytes, .. } => {
+            let short = commit.get(..12).unwrap_or(commit);
+            format!(
+                "{deployment}: {source} at {short} is in {path} on {node}: {files} files, {}, all verified\nnext: \
+                 `sparkctl deploy` brings them to the other nodes and serves them; `sparkctl plan` shows it first",
+                size(*bytes)
+            )
+        }
+        RunOutcome::NotFetched { begun: true } => {
+            format!("{deployment}: not fetched; what came is kept, and the next fetch goes on")
+        }
+        RunOutcome::NotFetched { begun: false } => format!("{deployment}: not fetched, nothing was changed"),
         RunOutcome::Synced { files, bytes, moved, compared, nodes, extra, removed } => {
             let (model, count) = (format!("{files} files, {}", size(*bytes)), nodes.len());
             let mut text = match (moved, compared) {

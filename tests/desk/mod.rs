@@ -195,7 +195,7 @@ impl Desk {
     /// The same, or why not.
     pub async fn planned(&self) -> Result<Planned, Refused> {
         let mut facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
-        let links = operation::probe(&self.profile, &self.hosts(), &facts, false).await;
+        let links = operation::probe(&self.profile, &self.hosts(), &facts, None).await;
         operation::compare(&self.profile, &self.delivery, &self.hosts(), &mut facts).await.unwrap();
         planner::deploy(&self.profile, &self.delivery, &facts, &links, &operator())
     }

@@ -7,6 +7,7 @@ mod check;
 mod delivered;
 mod deploy;
 mod fabric;
+mod fetch;
 mod hangs;
 mod harness;
 mod hosts;

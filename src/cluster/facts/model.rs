@@ -84,9 +84,25 @@ pub struct ModelContent {
     pub foreign: Vec<ForeignFile>,
     /// What could not be read or made sense of: a path in the folder, and why.
     pub problems: BTreeMap<String, String>,
+    /// Where the files came from; `None` where nothing in the folder tells.
+    pub origin: Option<ModelOrigin>,
     /// SHA-256 of the files that are still as they were when it was computed, by path.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub hashes: BTreeMap<String, String>,
+}
+
+/// Where a model's files came from, as they themselves or their place tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelOrigin {
+    /// What tells it, for people: `the Hub's cache`.
+    pub told_by: String,
+    /// `OWNER/NAME` on the Hub.
+    pub repo: Option<String>,
+    /// The commits that the files are of: one, unless a download was cut between two.
+    pub revisions: Vec<String>,
+    /// Names of branches and tags, as the Hub's cache knows them, and their commits.
+    pub refs: BTreeMap<String, String>,
 }
 
 impl ModelContent {

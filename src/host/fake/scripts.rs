@@ -81,6 +81,13 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             machine.images.retain(|image| !image.references.is_empty());
             good("")
         }
+        "drop-cache" => {
+            let system = &mut state.machine(node).system;
+            let before = system.memory_free.unwrap_or(0);
+            let cached = system.memory_cached.replace(0).unwrap_or(0);
+            system.memory_free = Some(before + cached);
+            good(format!("files 41\nfree {} {}\n", before / 1024, (before + cached) / 1024))
+        }
         "remove-files" => {
             let input = String::from_utf8_lossy(&script.input).into_owned();
             if let Some(there) = state.machine(node).folders.get_mut(argument(0)) {
