@@ -3,4 +3,8 @@
 //! The words are those of `vllm bench serve`: TTFT, TPOT, ITL, E2EL. Tokens are counted from the server's own `usage`,
 //! never from the pieces of a stream.
 
+pub mod load;
+pub mod metrics;
+pub mod prompts;
 pub mod result;
+pub mod workload;

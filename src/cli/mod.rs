@@ -1,5 +1,6 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
+mod bench;
 mod change;
 mod check;
 mod config;
@@ -70,6 +71,7 @@ enum Command {
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
     Status(status::StatusArgs),
+    Bench(bench::BenchArgs),
     Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
@@ -128,6 +130,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Status(args) => status::run(args, global).await,
+        Command::Bench(args) => bench::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
