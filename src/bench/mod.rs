@@ -18,5 +18,8 @@ pub mod result;
 mod sse;
 pub mod workload;
 
+#[cfg(test)]
+mod tests;
+
 pub use client::Client;
 pub use prepare::models;
