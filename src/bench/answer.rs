@@ -3,7 +3,7 @@
 //! The first token is the first piece with something of the answer in it: text, thought or a tool call. The completions
 //! endpoint sends a piece for a token also where its text is empty; the chat endpoint begins with a piece of the role alone.
 
-use super::piece::{self, Usage};
+use super::piece::{self, Pattern, Usage};
 use super::result::{FailureKind, Request, RequestFailure};
 use super::sse;
 use super::workload::Endpoint;
@@ -31,6 +31,7 @@ struct Heard {
     done: bool,
     events: u64,
     failure: Option<RequestFailure>,
+    pattern: Pattern,
 }
 
 impl Answer {
@@ -132,7 +133,7 @@ impl Heard {
             return false;
         }
         self.events += 1;
-        let piece = match piece::read(data) {
+        let piece = match self.pattern.read(data) {
             Ok(piece) => piece,
             Err(why) => return self.fail(FailureKind::Malformed, &why),
         };

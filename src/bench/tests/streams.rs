@@ -82,6 +82,28 @@ proptest! {
         prop_assert_eq!(events(&single), events(&[bytes]));
     }
 
+    /// The short way says what the long way says, whatever came before.
+    #[test]
+    fn a_pattern_changes_nothing(
+        events in prop::collection::vec(
+            (
+                prop::sample::select(vec!["a", "word", "é", "", "\\n", "\\\"", "\"}, {\"", "\u{1}", "a\",\"b\":\"c"]),
+                prop::sample::select(vec!["content", "reasoning", "tool_calls", "role"]),
+                prop::sample::select(vec!["null", "\"stop\""]),
+                prop::sample::select(vec!["", ",\"usage\":null", ",\"usage\":{\"completion_tokens\":1}", ",\"error\":\"no\"", "}"]),
+            ),
+            1..12,
+        ),
+    ) {
+        let mut pattern = piece::Pattern::default();
+        for (text, field, finish, more) in events {
+            let data = format!(
+                "{{\"choices\":[{{\"delta\":{{\"{field}\":\"{text}\"}},\"finish_reason\":{finish}}}]{more}}}"
+            );
+            prop_assert_eq!(pattern.read(data.as_bytes()), piece::read(data.as_bytes()), "{}", data);
+        }
+    }
+
     #[test]
     fn no_data_of_an_event_is_a_panic(data in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = piece::read(&data);
@@ -164,4 +186,20 @@ fn an_empty_text_is_a_token_of_a_completion() {
     answer.take(b"data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}\n\n", 1.5);
     let (request, ..) = answer.end(2.0, None);
     assert_eq!((request.failure, request.ttft, request.itls), (None, Some(1.0), vec![0.5]));
+}
+
+/// What makes the short way short: the second event is not read as JSON any more.
+#[test]
+fn events_that_differ_in_their_text_alone_are_told_by_their_bytes() {
+    let event = |text: &str, finish: &str| {
+        format!("{{\"id\":\"a\",\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}],\"usage\":null}}")
+    };
+    let mut pattern = piece::Pattern::default();
+    let first = event(" one", "null");
+    assert_eq!(pattern.text(first.as_bytes()), None);
+    assert!(pattern.read(first.as_bytes()).is_ok());
+    assert_eq!(pattern.text(event("zwei", "null").as_bytes()), Some("zwei"));
+    for other in [event("zwei", "\"stop\""), event("", "null"), event("a\\n", "null"), event("a\",\"b\":\"", "null")] {
+        assert_eq!(pattern.text(other.as_bytes()), None, "{other}");
+    }
 }
