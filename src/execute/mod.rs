@@ -1,6 +1,8 @@
 //! Executing a plan: its stages in order, the steps of a stage at once, through [`Host`]s, told by
 //! events. Nothing is decided here; a step that fails ends the execution.
 
+pub mod door;
+pub mod environment;
 pub mod readiness;
 mod step;
 pub mod verify;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Hosts, StepError};
+use super::{Hosts, StepError, door};
 use crate::engine;
 use crate::event::{Events, Progress};
 use crate::host::Host;
@@ -66,7 +66,8 @@ pub(super) async fn await_ready(
     }
     let engine = engine::engine(ready.engine);
     let watch = watch(&group);
-    let probe = probe(group[0].2, &ready.endpoint);
+    let head = door::of(group[0].2, &ready.endpoint).await?;
+    let probe = probe(&head, &ready.endpoint);
     tokio::pin!(watch, probe);
 
     let began = Instant::now();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Hosts, StepError, readiness, verify};
+use super::{Hosts, StepError, door, readiness, verify};
 use crate::cluster::facts::Image;
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
@@ -136,11 +136,12 @@ pub(super) async fn act(
         Action::Start { deployment, release, rank } => start(node, deployment, *release, rank).await,
         Action::AwaitReady { ready } => {
             let first = readiness::await_ready(ready, hosts, events, stage).await?;
+            door::refuses_strangers(node, &ready.endpoint).await?;
             let detail = format!("first completion in {}", people(first));
             Ok(Done { detail: Some(detail), first_completion: Some(first.as_secs_f64()), ..Done::default() })
         }
         Action::Verify { endpoint, verify } => {
-            let asked = verify::verify(node, endpoint, verify).await?;
+            let asked = verify::verify(&door::of(node, endpoint).await?, endpoint, verify).await?;
             Ok(Done { detail: Some(asked.join(", ")), ..Done::default() })
         }
         Action::KeepRunning { container } => {

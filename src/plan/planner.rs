@@ -10,9 +10,9 @@ use super::difference::differences;
 use super::{Plan, StageKind, bytes, group};
 use crate::check::{self, Finding, Severity};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
-use crate::container::ImageContent;
+use crate::container::{ImageContent, Rank};
 use crate::delivery::{Delivery, kept};
-use crate::engine::{self, Member};
+use crate::engine::{self, Member, rules};
 use crate::fabric::Links;
 use crate::profile::{DeploymentName, Profile};
 use crate::release::{FORMAT, Figures, Outcome, RecordedImage, Release, ReleaseNumber};
@@ -31,6 +31,8 @@ pub struct Operator {
 #[derive(Debug, Clone)]
 pub struct Planned {
     pub plan: Plan,
+    /// The group that will serve.
+    pub ranks: Vec<Rank>,
     /// Warnings and notes: an error would have refused it.
     pub warnings: Vec<Finding>,
 }
@@ -71,7 +73,11 @@ pub fn deploy(
         begun: operator.now,
         operator: operator.who.clone(),
         sparkctl: env!("CARGO_PKG_VERSION").to_owned(),
-        image: RecordedImage { reference: profile.image.reference.with_tag(), content: content.clone() },
+        image: RecordedImage {
+            reference: profile.image.reference.with_tag(),
+            software: facts.iter().find_map(|facts| facts.image(&content)?.software.clone()),
+            content: content.clone(),
+        },
         weights: bytes::weights_digest(&weights.files),
         ranks,
         profile: profile.clone(),
@@ -137,6 +143,7 @@ pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
         deployment: deployment.clone(),
         release: None,
         running: running(deployment, facts),
+        engine: None,
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
         stages: group::stages([group::retire(deployment, facts)]),
         differences: Vec::new(),
@@ -203,6 +210,7 @@ fn bring_up(
     mut findings: Vec<Finding>,
 ) -> Result<Planned, Refused> {
     let profile = release.profile.clone();
+    let ranks = release.ranks.clone();
     let copies = bytes::weights(&profile, facts, weights, &mut findings);
     let images = bytes::image(&profile, &release.image, facts, &mut findings);
     let nothing = Delivery::default();
@@ -238,13 +246,21 @@ fn bring_up(
         deployment: profile.name.clone(),
         release: Some(release.number),
         running: current,
+        engine: engine_words(&release),
         nodes: profile.cluster.nodes.iter().map(|node| node.name.clone()).collect(),
         stages: group::stages(all),
         differences,
         last_start_seconds: recorded.and_then(|release| release.figures.start_seconds),
         endpoint: Some(profile.endpoint()),
     };
-    Ok(Planned { plan, warnings: findings })
+    Ok(Planned { plan, ranks, warnings: findings })
+}
+
+/// The engine of a release, with its version.
+fn engine_words(release: &Release) -> Option<String> {
+    let profile = &release.profile;
+    let installed = rules::installed(profile.engine.kind, release.image.software.as_ref()?)?;
+    Some(installed.words(profile))
 }
 
 /// The image's content: what the head has under the name, else what any node has.
@@ -255,7 +271,11 @@ fn image_content(
 ) -> Option<ImageContent> {
     let reference = profile.image.reference.with_tag();
     let found = facts.iter().find_map(|facts| facts.image_named(&reference));
-    if found.is_none() {
+    if found.is_none() && profile.image.build.is_some() {
+        let message = format!("image `{reference}` is not built yet");
+        let hint = "`sparkctl deploy` builds it, and plans then";
+        findings.push(Finding::note("image-absent", None, message, hint).at("image.build"));
+    } else if found.is_none() {
         findings.push(
             Finding::error(
                 "image-absent",
