@@ -14,7 +14,7 @@ use jiff::SignedDuration;
 use sparkctl::check::{self, CHECKS, Finding, Selection, Severity};
 use sparkctl::cluster::facts::{
     Disk, ForeignFile, GpuProcess, Limit, Listener, ModelContent, ModelFolder, NoDocker, Safetensors,
-    ShardIndex, Smi,
+    ShardIndex, Smi, Software,
 };
 use sparkctl::event::RunOutcome;
 use sparkctl::fabric::Reach;
@@ -51,6 +51,13 @@ fn folder(machine: &mut Machine) -> &mut ModelFolder {
 
 fn content(machine: &mut Machine) -> &mut ModelContent {
     folder(machine).content.get_or_insert_default()
+}
+
+/// What the image has in it.
+fn packages(desk: &Desk, packages: &[(&str, &str)]) {
+    let packages = packages.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned()));
+    let software = Software { python: "3.12.3".to_owned(), packages: packages.collect() };
+    head(desk, |m| m.software.values_mut().for_each(|there| *there = software.clone()));
 }
 
 fn sshd(machine: &mut Machine) -> &mut sparkctl::cluster::facts::Sshd {
@@ -467,6 +474,16 @@ const FAULTS: &[Fault] = &[
         W,
         "update the driver",
     ),
+    // The engine in the image.
+    (
+        |d| packages(d, &[("sglang", "0.5.5"), ("torch", "2.9.0")]),
+        "engine-absent",
+        None,
+        W,
+        "the engine that the image has",
+    ),
+    (|d| packages(d, &[("vllm", "0.33.0")]), "engine-ray", None, E, "launch: native"),
+    (|d| packages(d, &[("vllm", "0.10.1"), ("ray", "2.48.0")]), "engine-version", None, W, "newer image"),
     // The fabric.
     (|d| worker(d, |m| m.interfaces[2].addresses.clear()), "fabric-address", Some("spark2"), E, "netplan"),
     (|d| worker(d, |m| m.interfaces[2].up = false), "fabric-down", Some("spark2"), E, "check the cable"),
@@ -650,6 +667,38 @@ async fn the_other_nodes_are_examined_all_the_same() {
     let text = report.text(true, None);
     assert!(text.contains("✗ gpu      gpu-absent") && text.contains("· gpu-slow "), "{text}");
     assert!(text.ends_with("8 checks, 2 errors\n"), "{text}");
+}
+
+/// What the engine's version and the model's own config.json say of fields of the profile.
+#[tokio::test(start_paused = true)]
+async fn what_the_engine_would_refuse_is_told_at_its_field() {
+    type Edit = fn(&mut sparkctl::profile::Engine);
+    let edits: &[(Edit, &str, Severity, &str, &str)] = &[
+        (
+            |e| e.args = vec!["--swap-space".into(), "4".into()],
+            "engine-flag",
+            E,
+            "engine.args[0]",
+            "leave it out",
+        ),
+        (
+            |e| e.tool_parser = Some("qwen3_coda".into()),
+            "engine-word",
+            W,
+            "engine.tool_parser",
+            "qwen3_coder",
+        ),
+        (|e| e.pipeline_parallel = 99, "engine-parallel", E, "engine.pipeline_parallel", "layers or less"),
+    ];
+    for (edit, id, severity, path, hint) in edits {
+        let mut desk = Desk::seed();
+        edit(&mut desk.profile.engine);
+        let found = examined(&desk, false).await.findings;
+        let found: Vec<_> = found.into_iter().filter(|finding| finding.id == *id).collect();
+        let [finding] = found.as_slice() else { panic!("{id}: {found:?}") };
+        assert_eq!((finding.severity, finding.path.as_deref()), (*severity, Some(*path)), "{finding:?}");
+        assert!(finding.hint.as_ref().unwrap().contains(hint), "{finding:?}");
+    }
 }
 
 /// A skipped error refuses nothing, and the release says what was skipped.

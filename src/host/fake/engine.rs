@@ -223,7 +223,11 @@ impl State {
         };
         let answer = |status, body: Value| Ok(HttpAnswer { status, body: body.to_string().into_bytes() });
         let key = self.machines.get(node).and_then(|machine| kept::key(machine, head));
-        if path.starts_with("/v1/") && key.is_some() && key != door.key {
+        if path.starts_with("/v1/")
+            && served.behaviour != Behaviour::IgnoresKey
+            && key.is_some()
+            && key != door.key
+        {
             return answer(401, json!({ "error": "Unauthorized" }));
         }
         let of_served_model = body.is_none_or(|body| body["model"] == served.model.as_str());

@@ -4,7 +4,6 @@ use super::machine::{FakeContainer, Machine};
 use super::scripts::{bad, good};
 use crate::delivery::redact::Redactor;
 use crate::delivery::{Secret, secret};
-use crate::engine::prelude::SECRETS_TARGET;
 use crate::host::{Output, Script};
 
 /// Runs one of these scripts; `None` where it is another.
@@ -83,7 +82,9 @@ impl Machine {
 
 /// The key that a container's engine asks for.
 pub(super) fn key(machine: &Machine, container: &FakeContainer) -> Option<Secret> {
-    let file = machine.reads(&container.container.name, SECRETS_TARGET)?;
+    let mut mounts = container.spec.iter().flat_map(|spec| &spec.mounts);
+    let secrets = mounts.find(|mount| mount.source.contains("/secrets/"))?;
+    let file = machine.reads(&container.container.name, &secrets.target)?;
     let values = secret::read_files(&String::from_utf8_lossy(&file));
     values.into_iter().find(|(name, _)| name.ends_with("_API_KEY")).map(|(_, key)| key)
 }
