@@ -191,7 +191,7 @@ impl Operation<'_> {
     pub async fn deploy(&self, delivery: &Delivery) -> RunOutcome {
         let outcome = match self.begin("deploy", delivery).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match self.prepare(delivery, facts).await {
+            Ok((_lock, facts)) => match self.prepared(delivery, facts).await {
                 Err(outcome) => outcome,
                 Ok((profile, facts, links)) => {
                     match planner::deploy(&profile, delivery, &facts, &links, self.operator) {
@@ -248,6 +248,19 @@ impl Operation<'_> {
         }
     }
 
+    /// Prepares, unless the wish to end comes first.
+    async fn prepared(
+        &self,
+        delivery: &Delivery,
+        facts: Vec<NodeFacts>,
+    ) -> Result<(Profile, Vec<NodeFacts>, Links), RunOutcome> {
+        tokio::select! {
+            biased;
+            () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
+            prepared = self.prepare(delivery, facts) => prepared,
+        }
+    }
+
     /// What a plan is made from beside the profile: the image, which is built where it has to be, and the fabric.
     async fn prepare(
         &self,
@@ -266,11 +279,11 @@ impl Operation<'_> {
             compare(self.profile, delivery, self.hosts, &mut facts).await.map_err(unreachable)?;
             profile = with_image(self.profile, delivery, self.hosts, &mut facts).await;
         }
-        let links = self.probe(&facts).await?;
+        let links = probe(self.profile, self.hosts, &facts, false).await;
         Ok((profile, facts, links))
     }
 
-    /// Builds the image on the head, unless the wish to end comes first.
+    /// Builds the image on the head.
     async fn build(
         &self,
         name: &str,
@@ -286,15 +299,12 @@ impl Operation<'_> {
             let progress = Progress::Engine { stage: "building".to_owned(), figure, fraction: None };
             self.events.progress(stage, head, progress);
         };
-        let done = tokio::select! {
-            biased;
-            () = self.cancel.wish() => Err(StepError::Cancelled),
-            done = build_image(self.hosts[head].as_ref(), name, args, context, &mut line) => done.map_err(StepError::from),
-        };
+        let host = self.hosts[head].as_ref();
+        let done = build_image(host, name, args, context, &mut line).await.map_err(StepError::from);
         let failed = |source| ExecuteError { stage, node: head.clone(), source };
         if let Err(error) = done.map_err(failed) {
             self.tell_failure(&error, None).await;
-            return Err(self.untouched(matches!(error.source, StepError::Cancelled), facts).await);
+            return Err(self.untouched(false, facts).await);
         }
         self.events
             .tell(Event::StageDone {
@@ -304,15 +314,6 @@ impl Operation<'_> {
             })
             .await;
         Ok(())
-    }
-
-    /// Probes the fabric, unless the wish to end comes first.
-    async fn probe(&self, facts: &[NodeFacts]) -> Result<Links, RunOutcome> {
-        tokio::select! {
-            biased;
-            () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
-            links = probe(self.profile, self.hosts, facts, false) => Ok(links),
-        }
     }
 
     async fn lock_and_look(

@@ -688,7 +688,6 @@ async fn what_the_engine_would_refuse_is_told_at_its_field() {
             "engine.tool_parser",
             "qwen3_coder",
         ),
-        (|e| e.pipeline_parallel = 99, "engine-parallel", E, "engine.pipeline_parallel", "layers or less"),
     ];
     for (edit, id, severity, path, hint) in edits {
         let mut desk = Desk::seed();

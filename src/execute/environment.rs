@@ -13,6 +13,9 @@ use crate::engine::env::{self, Process};
 use crate::host::{Host, Script};
 use crate::profile::DeploymentName;
 
+/// How long a node may take to tell.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// What differs, rank by rank.
 pub async fn differences(deployment: &DeploymentName, ranks: &[Rank], hosts: &Hosts) -> Vec<Finding> {
     let asked = ranks.iter().filter_map(|rank| Some((rank, hosts.get(&rank.node)?)));
@@ -40,7 +43,9 @@ async fn processes(host: &dyn Host, deployment: &DeploymentName, rank: &Rank) ->
     let container = container_name(deployment, rank.rank);
     let arguments = std::iter::once(container.as_str()).chain(set).chain(steering);
     let script = Script::new("rank-environ", include_str!("../engine/environ.sh"), arguments);
-    let output = host.run(script.timeout(Duration::from_secs(30))).await.ok()?;
+    let asked = host.run(script.timeout(LIMIT));
+    // What hangs now hangs after everything is done: nobody is to wait for it.
+    let output = tokio::time::timeout(LIMIT, asked).await.ok()?.ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     (output.code == Some(0))
         .then(|| text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
