@@ -107,8 +107,7 @@ fn to_be_built(profile: &Profile, exit_code: bool, global: &Global) -> Exit {
         }
         Output::Text => {
             format!(
-                "{} is built on {head} first: its inputs changed, or it is new. A deploy plans then.\n",
-                image
+                "{image} is built on {head} first: its inputs changed, or it is new. A deploy plans then.\n"
             )
         }
     });

@@ -9,6 +9,16 @@ import sys
 
 # What starts and ends by itself, and is no part of an engine.
 OTHERS = ("docker-init", "tini", "sh", "bash")
+
+
+def whole(data):
+    """The variables; none where a process has written its title over them, as vLLM's and Ray's do."""
+    pairs = [piece.partition(b"=") for piece in data.rstrip(b"\0").split(b"\0")]
+    if any(not name or not equals or name.split() != [name] for name, equals, _ in pairs):
+        return []
+    return [(name, value) for name, _, value in pairs]
+
+
 mine = set()
 pid = os.getpid()
 while pid > 1 and pid not in mine:
@@ -20,7 +30,7 @@ for entry in os.listdir("/proc"):
         continue
     try:
         with open("/proc/%s/environ" % entry, "rb") as file:
-            pairs = [pair.split(b"=", 1) for pair in file.read().split(b"\0") if b"=" in pair]
+            pairs = whole(file.read())
         with open("/proc/%s/comm" % entry) as file:
             command = file.read().strip()
     except OSError:

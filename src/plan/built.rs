@@ -11,9 +11,9 @@ use crate::profile::{ImageReference, Profile};
 /// image of the head stands for that image's content: when its tag moves on, the image is built again.
 pub fn with_tag(profile: &Profile, delivery: &Delivery, head: &NodeFacts) -> Option<Profile> {
     let build = profile.image.build.as_ref()?;
-    let context = delivery.context.as_ref()?;
+    let folder = delivery.context.as_ref()?;
     let mut inputs = Sha256::new();
-    inputs.update(context.sha256());
+    inputs.update(folder.sha256());
     for (name, value) in &build.args {
         let image = value.parse::<ImageReference>().ok().and_then(|name| head.image_named(&name.with_tag()));
         let content = image.map_or("", |image| image.content.0.as_str());

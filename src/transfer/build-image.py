@@ -43,7 +43,8 @@ with tempfile.TemporaryFile() as archive:
     environment = dict(os.environ, BUILDKIT_PROGRESS="plain")
     try:
         build = subprocess.Popen(
-            ["docker", "build", "--tag", name, *flags, "-"],
+            # The classic builder keeps the container of a step that failed otherwise.
+            ["docker", "build", "--force-rm", "--tag", name, *flags, "-"],
             stdin=archive, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
         )
     except OSError as error:

@@ -16,7 +16,8 @@ fn real_vllm_is_deployed_changed_and_rolled_back() {
         .saying("chat, reasoning, tool call")
         .saying("release 1 serves");
     answers_rightly();
-    operator.run(&["status"]).ended(0).saying("release 1, serving").saying("Ray 2 of 2 nodes");
+    let said = operator.run(&["status"]).ended(0).saying("release 1, serving").saying("Ray 2 of 2 nodes");
+    assert!(!said.stdout.contains("warning"), "ranks run with what they were given: {}", said.stdout);
 
     operator.edit("context_length: 2048", "context_length: 1024");
     operator

@@ -118,11 +118,14 @@ pub(super) fn has(rows: &[Row], word: &str, version: Version) -> Has {
     }
 }
 
+/// A field, its word, the words of vLLM and of `SGLang`, and whether a plugin may bring more.
+type Field<'a> = (&'a str, Option<&'a String>, &'a [Row], &'a str, bool);
+
 /// Words of the profile that this version does not know.
 pub(super) fn check(profile: &Profile, version: Version) -> Vec<Ruled> {
     let engine = &profile.engine;
     let plugin = |flag: &str| engine.args.iter().any(|arg| arg.starts_with(flag));
-    let fields: [(&str, Option<&String>, &[Row], &str, bool); 4] = [
+    let fields: [Field; 4] = [
         (
             "reasoning_parser",
             engine.reasoning_parser.as_ref(),
