@@ -6,12 +6,14 @@
 
 mod back;
 mod check;
+mod hooks;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use crate::check::Finding;
 use crate::cluster::facts::{Depth, DockerFacts, NodeFacts};
@@ -26,12 +28,14 @@ use crate::host::HostError;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan, StageKind, built};
 use crate::profile::{Node, Profile};
-use crate::release::lock::{self, Lock, LockError};
+use crate::release::lock::{self, Claim, Lock, LockError};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber};
 use crate::transfer::build_image;
 
 pub use check::{Examined, check};
 
+/// Between two tries to get the lock.
+const PAUSE: Duration = Duration::from_secs(2);
 /// How long one token may take where it is asked whether a release serves.
 const PROBE: Duration = Duration::from_secs(20);
 
@@ -45,6 +49,8 @@ pub struct Operation<'a> {
     pub cancel: &'a Cancel,
     /// The way to the nodes, should the connections be lost.
     pub reconnect: &'a dyn Reconnect,
+    /// How the lock is asked for.
+    pub claim: &'a Claim,
 }
 
 /// Connects to the nodes anew.
@@ -191,12 +197,15 @@ impl Operation<'_> {
     pub async fn deploy(&self, delivery: &Delivery) -> RunOutcome {
         let outcome = match self.begin("deploy", delivery).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match self.prepared(delivery, facts).await {
-                Err(outcome) => outcome,
+            Ok((lock, facts)) => match self.prepared(delivery, facts, &lock).await {
+                Err(outcome) => self.tell_end("deploy", outcome).await,
                 Ok((profile, facts, links)) => {
                     match planner::deploy(&profile, delivery, &facts, &links, self.operator) {
                         Err(Refused(findings)) => RunOutcome::Refused { findings },
-                        Ok(planned) => self.carry_out(planned, &facts).await,
+                        Ok(planned) => {
+                            let outcome = self.carry_out("deploy", planned, &facts, &lock).await;
+                            self.tell_end("deploy", outcome).await
+                        }
                     }
                 }
             },
@@ -208,11 +217,14 @@ impl Operation<'_> {
     pub async fn rollback(&self, target: Target) -> RunOutcome {
         let outcome = match self.begin("rollback", &Delivery::default()).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match self.find(target, &facts) {
+            Ok((lock, facts)) => match self.find(target, &facts) {
                 Err(finding) => RunOutcome::Refused { findings: vec![finding] },
                 Ok(release) => match planner::restore(&release, &facts, OtherWeights::Refuse) {
                     Err(Refused(findings)) => RunOutcome::Refused { findings },
-                    Ok(planned) => self.carry_out(planned, &facts).await,
+                    Ok(planned) => {
+                        self.tell_end("rollback", self.carry_out("rollback", planned, &facts, &lock).await)
+                            .await
+                    }
                 },
             },
         };
@@ -223,13 +235,13 @@ impl Operation<'_> {
     pub async fn stop(&self) -> RunOutcome {
         let outcome = match self.begin("stop", &Delivery::default()).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => {
+            Ok((lock, facts)) => {
                 let plan = planner::stop(&self.profile.name, &facts);
                 let release = plan.running;
                 if plan.is_empty() {
                     RunOutcome::NothingToDo { release: None, endpoint: None }
                 } else {
-                    match self.run(&plan, self.cancel).await {
+                    match self.run(&plan, &self.cancel.or_lost(&lock)).await {
                         Ok(_) => RunOutcome::Stopped { release },
                         Err(error) => self.stop_failed(&error).await,
                     }
@@ -248,16 +260,18 @@ impl Operation<'_> {
         }
     }
 
-    /// Prepares, unless the wish to end comes first.
+    /// Prepares, unless the wish to end comes first, or the lock is lost.
     async fn prepared(
         &self,
         delivery: &Delivery,
         facts: Vec<NodeFacts>,
+        lock: &Lock,
     ) -> Result<(Profile, Vec<NodeFacts>, Links), RunOutcome> {
+        let cancel = self.cancel.or_lost(lock);
         tokio::select! {
             biased;
-            () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
-            prepared = self.prepare(delivery, facts) => prepared,
+            () = cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
+            prepared = Box::pin(self.prepare(delivery, facts)) => prepared,
         }
     }
 
@@ -333,10 +347,27 @@ impl Operation<'_> {
         Ok((lock, facts))
     }
 
+    /// Takes the nodes' lock, and waits for it as long as is wished.
     async fn lock(&self, command: &str) -> Result<Lock, LockError> {
-        let head = &self.hosts[&self.profile.head().name];
-        let holder = format!("{}, `{command}`, since {:.0}", self.operator.who, self.operator.now);
-        lock::acquire(head, &self.profile.name, &holder).await
+        let (head, name) = (&self.profile.head().name, &self.profile.name);
+        let holder =
+            format!("{}, `{command}` of `{name}`, since {:.0}", self.operator.who, self.operator.now);
+        let began = Instant::now();
+        let mut told = None;
+        loop {
+            let locked = lock::acquire(self.hosts, head, name, &holder, self.claim, self.events).await;
+            let Err(LockError::Held { holder, .. }) = &locked else { return locked };
+            if began.elapsed() >= self.claim.wait {
+                return locked;
+            }
+            // Its step changes as it goes on.
+            let who = holder.split(", at ").next().unwrap_or_default().to_owned();
+            if told.as_ref() != Some(&who) {
+                self.events.tell(Event::Waiting { holder: holder.clone() }).await;
+                told = Some(who);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     async fn finish(&self, outcome: RunOutcome) -> RunOutcome {
@@ -376,7 +407,13 @@ impl Operation<'_> {
         execute(plan, self.hosts, self.events, cancel).await
     }
 
-    async fn carry_out(&self, planned: Planned, facts: &[NodeFacts]) -> RunOutcome {
+    async fn carry_out(
+        &self,
+        command: &str,
+        planned: Planned,
+        facts: &[NodeFacts],
+        lock: &Lock,
+    ) -> RunOutcome {
         let Planned { plan, ranks, warnings } = planned;
         for finding in warnings {
             self.events.tell(Event::Warning { finding }).await;
@@ -389,8 +426,11 @@ impl Operation<'_> {
                 Err(why) => RunOutcome::NotServing { release: plan.running, why },
             };
         }
+        if let Err(refused) = self.ask_first(command, &plan).await {
+            return refused;
+        }
         let release = plan.release.expect("a plan that is not a stop has a release");
-        match self.run(&plan, self.cancel).await {
+        match self.run(&plan, &self.cancel.or_lost(lock)).await {
             Ok(figures) => {
                 for finding in environment::differences(&self.profile.name, &ranks, self.hosts).await {
                     self.events.tell(Event::Warning { finding }).await;
@@ -401,7 +441,7 @@ impl Operation<'_> {
                     outage_seconds: figures.outage_seconds,
                 }
             }
-            Err(error) => self.failed(&plan, release, &error, facts).await,
+            Err(error) => self.failed(&plan, release, &error, facts, lock).await,
         }
     }
 

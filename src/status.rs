@@ -3,6 +3,8 @@
 //!
 //! What could not be asked is `unknown`, never `down`.
 
+mod load;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -15,14 +17,19 @@ use crate::check::Finding;
 use crate::cluster::facts::{Container, ContainerState, Depth, Gpu, NodeFacts};
 use crate::cluster::gather;
 use crate::container::container_name;
+use crate::engine::figures::EngineFigures;
 use crate::engine::{RANKS_FILE, RAY_PORT};
 use crate::error::Exit;
-use crate::execute::{Hosts, door, environment, readiness};
+use crate::event::Rung;
+use crate::execute::readiness::{self, Models};
+use crate::execute::{Hosts, door, environment};
 use crate::host::{Host, HostError, Script};
 use crate::operation;
 use crate::plan::{Endpoint, planner};
 use crate::profile::{Launch, Node, NodeName, Profile};
 use crate::release::{Outcome, ReleaseNumber};
+
+pub use load::Load;
 
 /// How long the endpoint may take for one token before it counts as not answering.
 const PROBE_LIMIT: Duration = Duration::from_secs(20);
@@ -54,6 +61,10 @@ pub struct Status {
     /// Which ranks the head has; `None` for a single node, or where that could not be asked.
     pub group: Option<GroupStatus>,
     pub load: Option<Load>,
+    /// How far it is on the way to an answer; `None` where not every rank runs, or its nodes could not be asked.
+    pub rung: Option<Rung>,
+    /// What the engine said of its start.
+    pub engine: EngineFigures,
     /// The last probe: seconds of a one-token completion, or why there was none.
     pub probe: Option<Result<f64, String>>,
     /// What is wrong, and what to do, in words.
@@ -92,15 +103,6 @@ pub struct GroupStatus {
     pub launch: Launch,
     pub alive: BTreeSet<Ipv4Addr>,
     pub wanted: BTreeSet<Ipv4Addr>,
-}
-
-/// What the engine says of its load.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Load {
-    pub running: Option<f64>,
-    pub waiting: Option<f64>,
-    /// Part of the KV cache in use, 0 to 1.
-    pub kv_cache: Option<f64>,
 }
 
 impl Status {
@@ -150,7 +152,7 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
             let keyed = door::of(head.as_ref(), &endpoint).await;
             let head = keyed.as_ref().map_or(head.as_ref(), |keyed| keyed as &dyn Host);
             // The load is asked first: the probe is a request, too.
-            let load = load(head, &endpoint).await;
+            let load = load::ask(head, &endpoint).await;
             let (probe, group) = tokio::join!(probe(head, &endpoint), group(head, served));
             (Some(probe), load, group)
         }
@@ -170,37 +172,34 @@ fn reason(error: &HostError) -> String {
     crate::error::in_full(error)
 }
 
-async fn probe(head: &dyn Host, endpoint: &Endpoint) -> Result<f64, String> {
+/// Why the endpoint completes no request.
+struct Mute {
+    /// Whether anything listens at its port.
+    listens: bool,
+    /// How far it is, if it answers at all.
+    reached: Option<Rung>,
+    why: String,
+}
+
+async fn probe(head: &dyn Host, endpoint: &Endpoint) -> Result<f64, Mute> {
     let began = Instant::now();
-    match readiness::complete(head, endpoint, PROBE_LIMIT).await {
-        Ok(answer) if answer.status == 200 => Ok(began.elapsed().as_secs_f64()),
+    let why = match readiness::complete(head, endpoint, PROBE_LIMIT).await {
+        Ok(answer) if answer.status == 200 => return Ok(began.elapsed().as_secs_f64()),
         Ok(answer) => {
             let body: String = String::from_utf8_lossy(&answer.body).chars().take(200).collect();
-            Err(format!("HTTP {}: {body}", answer.status))
+            format!("HTTP {}: {body}", answer.status)
         }
-        Err(error) => Err(reason(&error)),
-    }
-}
-
-async fn load(head: &dyn Host, endpoint: &Endpoint) -> Option<Load> {
-    let answer = head.http(endpoint.port, "/metrics", None, Duration::from_secs(5)).await.ok()?;
-    (answer.status == 200).then(|| parse_load(&String::from_utf8_lossy(&answer.body)))
-}
-
-/// The gauges of a Prometheus text that say how loaded the engine is.
-fn parse_load(metrics: &str) -> Load {
-    let gauge = |names: [&str; 2]| {
-        let is_one = |line: &str| {
-            let rest = names.iter().find_map(|name| line.strip_prefix(name));
-            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-        };
-        metrics.lines().find(|line| is_one(line))?.rsplit(' ').next()?.parse().ok()
+        Err(error @ HostError::NotListening { .. }) => {
+            return Err(Mute { listens: false, reached: None, why: reason(&error) });
+        }
+        Err(error) => reason(&error),
     };
-    Load {
-        running: gauge(["vllm:num_requests_running", "sglang:num_running_reqs"]),
-        waiting: gauge(["vllm:num_requests_waiting", "sglang:num_queue_reqs"]),
-        kv_cache: gauge(["vllm:kv_cache_usage_perc", "sglang:token_usage"]),
-    }
+    let reached = match readiness::models(head, endpoint).await {
+        Models::Listed(names) if names.contains(&endpoint.model) => Some(Rung::Listed),
+        Models::Listed(_) | Models::Untold => Some(Rung::Http),
+        Models::Silent => None,
+    };
+    Err(Mute { listens: true, reached, why })
 }
 
 /// The ranks that the head has, asked in its container.
@@ -240,7 +239,7 @@ fn judge(
     profile: &Profile,
     seen: &Seen,
     release: Option<ReleaseNumber>,
-    probe: Option<Result<f64, String>>,
+    probe: Option<Result<f64, Mute>>,
     load: Option<Load>,
     group: Option<GroupStatus>,
 ) -> Status {
@@ -290,21 +289,13 @@ fn judge(
         });
     }
     let records = seen.values().flatten().flat_map(|facts| &facts.releases);
-    let outcome =
-        records.into_iter().find(|record| Some(record.number) == release).map(|record| &record.outcome);
+    let record = records.into_iter().find(|record| Some(record.number) == release);
+    let outcome = record.map(|record| &record.outcome);
     let never_ready = outcome == Some(&Outcome::Begun);
-    match outcome {
-        Some(Outcome::Begun) => problems.push(Problem {
-            message: "its deploy has not ended: it is under way, or was cut short".to_owned(),
-            hint: Some("sparkctl deploy PROFILE continues one that was cut short".to_owned()),
-        }),
-        Some(Outcome::Failed(why)) => problems
-            .push(Problem { message: format!("it was never proven: {why}"), hint: Some(restart.clone()) }),
-        Some(Outcome::Deployed) | None => {}
-    }
-    if let Some(Err(why)) = &probe {
+    problems.extend(record_problem(outcome, &restart));
+    if let Some(Err(mute)) = &probe {
         problems.push(Problem {
-            message: format!("the endpoint does not complete a request: {why}"),
+            message: format!("the endpoint does not complete a request: {}", mute.why),
             hint: None,
         });
     }
@@ -325,12 +316,15 @@ fn judge(
         (Some(_), Some(Ok(_))) if all_run && problems.is_empty() => Health::Serving,
         (Some(_), _) if all_run && never_ready => Health::Starting,
         // An engine that ended ends its container: one that runs and does not listen is on its way.
-        (Some(_), Some(Err(why))) if all_run && why.contains("refused") => Health::Starting,
+        (Some(_), Some(Err(mute))) if all_run && !mute.listens => Health::Starting,
         (Some(_), _) if unknown && !lost => Health::Unknown,
         (Some(_), _) => Health::Degraded,
         (None, _) if unknown => Health::Unknown,
         (None, _) => Health::Stopped,
     };
+    let rung = furthest(probe.as_ref(), group.as_ref(), all_run);
+    let engine = record.map(|record| record.figures.engine.clone()).unwrap_or_default();
+    let probe = probe.map(|probe| probe.map_err(|mute| mute.why));
     Status {
         deployment: profile.name.to_string(),
         health,
@@ -339,9 +333,35 @@ fn judge(
         ranks,
         group,
         load,
+        rung: rung.filter(|_| release.is_some()),
+        engine,
         probe,
         problems,
         warnings: Vec::new(),
+    }
+}
+
+/// How far a group is on the way to an answer.
+fn furthest(probe: Option<&Result<f64, Mute>>, group: Option<&GroupStatus>, all_run: bool) -> Option<Rung> {
+    match probe {
+        Some(Ok(_)) => Some(Rung::Token),
+        Some(Err(Mute { reached: Some(reached), .. })) => Some(*reached),
+        _ if group.is_some_and(|group| group.wanted.is_subset(&group.alive)) => Some(Rung::Joined),
+        _ => all_run.then_some(Rung::Up),
+    }
+}
+
+/// What is wrong with the record of the release that runs.
+fn record_problem(outcome: Option<&Outcome>, restart: &str) -> Option<Problem> {
+    match outcome {
+        Some(Outcome::Begun) => Some(Problem {
+            message: "its deploy has not ended: it is under way, or was cut short".to_owned(),
+            hint: Some("sparkctl deploy PROFILE continues one that was cut short".to_owned()),
+        }),
+        Some(Outcome::Failed(why)) => {
+            Some(Problem { message: format!("it was never proven: {why}"), hint: Some(restart.to_owned()) })
+        }
+        Some(Outcome::Deployed) | None => None,
     }
 }
 
@@ -365,11 +385,7 @@ fn container_problem(container: Option<&Container>) -> Option<String> {
 
 /// How a container ended, for people.
 pub fn ended(state: &ContainerState) -> String {
-    let how = match (state.oom_killed, state.exit_code) {
-        (true, _) => "out of memory".to_owned(),
-        (false, 137) => "exit status 137: killed".to_owned(),
-        (false, code) => format!("exit status {code}"),
-    };
+    let how = state.ending();
     match state.finished {
         Some(at) => format!("{how}, at {}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
         None => how,

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use clap::Args;
 use jiff::Timestamp;
 use std::io::IsTerminal;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Global, Output, check, known, session};
@@ -13,11 +14,13 @@ use crate::delivery::Delivery;
 use crate::error::{CommandError, Exit, in_full};
 use crate::event::{Event, Events, RunOutcome};
 use crate::execute::{Cancel, Hosts};
+use crate::hooks;
 use crate::host::HostError;
 use crate::operation::{Operation, Reconnect, Target};
 use crate::plan::planner::Operator;
 use crate::profile::Profile;
 use crate::release::ReleaseNumber;
+use crate::release::lock::Claim;
 use crate::report::{Sink, audit::Audit, json::Json, report, terminal::Terminal};
 
 /// Plans, moves bytes, switches, proves, records; on failure the release before comes back.
@@ -28,6 +31,28 @@ pub struct DeployArgs {
     profile: known::ProfileArgs,
     #[command(flatten)]
     checks: check::Skip,
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+/// What to do while another operation is at work on the nodes.
+#[derive(Debug, Args)]
+struct LockArgs {
+    /// Waits while another operation is at work on the nodes, at most so long (90s, 5m; a day where no limit is named);
+    /// without this, that is refused at once.
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "24h",
+          value_parser = crate::profile::duration_from_words)]
+    wait: Option<Duration>,
+}
+
+impl LockArgs {
+    fn claim(&self) -> Claim {
+        let claim = Claim { wait: self.wait.unwrap_or_default(), ..Claim::new() };
+        match std::env::var(hooks::TOKEN) {
+            Ok(token) if !token.is_empty() => Claim { token, ..claim },
+            _ => claim,
+        }
+    }
 }
 
 /// Back to an earlier release: the same image content, arguments, environment and weights.
@@ -39,6 +64,8 @@ pub struct RollbackArgs {
     /// The release to go back to; left out, the one deployed before the one that runs.
     #[arg(long, value_name = "N")]
     to: Option<ReleaseNumber>,
+    #[command(flatten)]
+    lock: LockArgs,
 }
 
 /// Ends the whole group of ranks; the logs are kept.
@@ -47,6 +74,8 @@ pub struct RollbackArgs {
 pub struct StopArgs {
     /// A deployment's name, or a profile's file; left out, the only one known here.
     name: Option<String>,
+    #[command(flatten)]
+    lock: LockArgs,
 }
 
 enum What {
@@ -61,20 +90,20 @@ pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandEr
     let loaded = known::load(&args.profile)?;
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
-    run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), global).await
+    run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), &args.lock.claim(), global).await
 }
 
 /// `sparkctl rollback`.
 pub async fn rollback(args: RollbackArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
     let target = args.to.map_or(Target::Before, Target::Number);
-    run(&profile, None, "rollback", What::Rollback(target), global).await
+    run(&profile, None, "rollback", What::Rollback(target), &args.lock.claim(), global).await
 }
 
 /// `sparkctl stop`.
 pub async fn stop(args: StopArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
-    run(&profile, None, "stop", What::Stop, global).await
+    run(&profile, None, "stop", What::Stop, &args.lock.claim(), global).await
 }
 
 /// A mistake in how sparkctl was called.
@@ -90,7 +119,7 @@ pub(super) fn operator(skip: Vec<String>) -> Operator {
         name.ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())
     });
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now(), skip }
+    Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now(), skip, token: String::new() }
 }
 
 /// `places` are those of the profile's fields, where it was read from a file just now.
@@ -99,6 +128,7 @@ async fn run(
     places: Option<Places>,
     command: &str,
     what: What,
+    claim: &Claim,
     global: &Global,
 ) -> Result<Exit, CommandError> {
     let folder = known::state()?.join(profile.name.as_str()).join("runs");
@@ -125,7 +155,7 @@ async fn run(
     let signals = listen(switch)?;
     let (hosts, errors) = session::connect(profile, global).await;
     let outcome = if errors.is_empty() {
-        operate(profile, global, &hosts, what, &events, &cancel).await
+        operate(profile, global, &hosts, what, claim, &events, &cancel).await
     } else {
         let outcome = RunOutcome::Unreachable {
             errors: errors.iter().map(|(_, error)| in_full(error)).collect(),
@@ -150,13 +180,14 @@ async fn operate(
     global: &Global,
     hosts: &Hosts,
     what: What,
+    claim: &Claim,
     events: &Events,
     cancel: &Cancel,
 ) -> RunOutcome {
     let skip = if let What::Deploy(_, skip) = &what { skip.clone() } else { Vec::new() };
-    let operator = operator(skip);
+    let operator = Operator { token: claim.token.clone(), ..operator(skip) };
     let reconnect = &Again { profile, global };
-    let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect };
+    let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect, claim };
     match what {
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,

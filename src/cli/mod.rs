@@ -16,6 +16,7 @@ mod schema;
 mod session;
 mod ssh_hosts;
 mod status;
+mod unlock;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -74,6 +75,7 @@ enum Command {
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
     Logs(logs::LogsArgs),
+    Unlock(unlock::UnlockArgs),
     Import(import::ImportArgs),
     Config(config::ConfigArgs),
     Schema(schema::SchemaArgs),
@@ -132,6 +134,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
+        Command::Unlock(args) => unlock::run(args, global).await,
         Command::Import(args) => import::run(args, global),
         Command::Config(args) => config::run(&args, global),
         Command::Schema(args) => Ok(schema::run(&args)),

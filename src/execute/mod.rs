@@ -3,6 +3,8 @@
 
 pub mod door;
 pub mod environment;
+mod ladder;
+mod looks;
 pub mod readiness;
 mod step;
 pub mod verify;
@@ -16,10 +18,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::event::{Event, Events};
+use crate::hooks::HookError;
 use crate::host::{Host, HostError};
 use crate::plan::{Plan, StageKind};
 use crate::profile::NodeName;
 use crate::release::Figures;
+use crate::release::lock::Lock;
 
 pub(crate) use step::last_lines;
 
@@ -28,26 +32,60 @@ pub type Hosts = BTreeMap<NodeName, Arc<dyn Host>>;
 
 /// A wish to end early, that everything which waits listens to.
 #[derive(Debug, Clone)]
-pub struct Cancel(watch::Receiver<bool>);
+pub struct Cancel {
+    wish: watch::Receiver<bool>,
+    /// Without its lock an operation has to end as well, whatever anybody wishes.
+    lost: Option<watch::Receiver<Option<NodeName>>>,
+}
 
 impl Cancel {
     /// The switch, and what listens to it.
     pub fn new() -> (watch::Sender<bool>, Self) {
-        let (sender, receiver) = watch::channel(false);
-        (sender, Self(receiver))
+        let (sender, wish) = watch::channel(false);
+        (sender, Self { wish, lost: None })
+    }
+
+    /// The same, that also ends what goes on without its lock.
+    #[must_use]
+    pub fn or_lost(&self, lock: &Lock) -> Self {
+        Self { lost: Some(lock.watch()), ..self.clone() }
     }
 
     /// Whether the wish was made.
     pub fn wished(&self) -> bool {
-        *self.0.borrow()
+        *self.wish.borrow()
+    }
+
+    /// Why to end now, if there is a reason.
+    fn reason(&self) -> Option<StepError> {
+        let lost = self.lost.as_ref().and_then(|lost| lost.borrow().clone());
+        match lost {
+            Some(node) => Some(StepError::LockLost { node }),
+            None => self.wished().then_some(StepError::Cancelled),
+        }
     }
 
     /// Completes when the wish is made; never where it cannot be any more.
     pub async fn wish(&self) {
-        let mut receiver = self.0.clone();
-        if receiver.wait_for(|wished| *wished).await.is_err() {
+        let mut wish = self.wish.clone();
+        if wish.wait_for(|wished| *wished).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Completes with the reason to end, when there is one.
+    async fn end(&self) -> StepError {
+        let lost = async {
+            let Some(mut lost) = self.lost.clone() else { return std::future::pending().await };
+            if lost.wait_for(Option::is_some).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            () = self.wish() => {}
+            () = lost => {}
+        }
+        self.reason().unwrap_or(StepError::Cancelled)
     }
 }
 
@@ -60,14 +98,27 @@ pub enum StepError {
     NotReady(#[from] readiness::NotReady),
     #[error(transparent)]
     Wrong(#[from] verify::WrongAnswer),
+    #[error(transparent)]
+    Hook(#[from] HookError),
     /// What a node did is not what was asked of it.
     #[error("{0}")]
     Unexpected(String),
     #[error("interrupted")]
     Cancelled,
+    /// Another operation may be at work by now.
+    #[error("the lock of {node} was lost: sparkctl was away for longer than it is kept")]
+    LockLost { node: NodeName },
 }
 
 impl StepError {
+    /// Why a group did not become ready, where that is it.
+    pub fn not_ready(&self) -> Option<&readiness::NotReady> {
+        match self {
+            Self::NotReady(why) => Some(why),
+            _ => None,
+        }
+    }
+
     /// The node that failed, where the error knows it: a step may look at others than its own.
     fn node(&self) -> Option<&NodeName> {
         match self {
@@ -112,16 +163,20 @@ pub async fn execute(
                 let done = if is_waiting(stage.kind) {
                     tokio::select! {
                         biased;
-                        () = cancel.wish() => Err(StepError::Cancelled),
+                        reason = cancel.end() => Err(reason),
                         done = act => done,
                     }
-                } else if cancel.wished() {
-                    Err(StepError::Cancelled)
+                } else if let Some(reason) = cancel.reason() {
+                    Err(reason)
                 } else {
                     tokio::select! {
                         biased;
                         done = act => done,
-                        () = async { cancel.wish().await; tokio::time::sleep(GRACE).await } => Err(StepError::Cancelled),
+                        reason = async {
+                            let reason = cancel.end().await;
+                            tokio::time::sleep(GRACE).await;
+                            reason
+                        } => Err(reason),
                     }
                 };
                 let done = done.map_err(failed)?;
@@ -150,5 +205,8 @@ const GRACE: Duration = Duration::from_secs(40);
 
 /// Whether a stage mostly waits (for bytes, for the engine), and may be given up in the middle.
 fn is_waiting(stage: StageKind) -> bool {
-    matches!(stage, StageKind::Weights | StageKind::Image | StageKind::Ready | StageKind::Verify)
+    matches!(
+        stage,
+        StageKind::Weights | StageKind::Image | StageKind::Ready | StageKind::Verify | StageKind::Hook
+    )
 }

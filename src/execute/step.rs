@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Hosts, StepError, door, readiness, verify};
+use super::readiness::{self, Started};
+use super::{Hosts, StepError, door, verify};
 use crate::cluster::facts::Image;
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
+use crate::engine::figures::EngineFigures;
 use crate::event::{Events, Progress};
+use crate::hooks::{self, Told};
 use crate::host::{Host, NewContainer};
 use crate::plan::render::{people, size};
 use crate::plan::{Action, StageKind, Step};
-use crate::profile::DeploymentName;
+use crate::profile::{DeploymentName, Moment};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
 use crate::transfer::{ImageJob, WeightsJob, copy_image, copy_weights};
 
@@ -29,6 +32,8 @@ pub(super) struct Done {
     pub detail: Option<String>,
     /// Seconds of the first completion, where the step waited for one.
     pub first_completion: Option<f64>,
+    /// What the engine said of its start, where the step waited for that.
+    pub engine: EngineFigures,
 }
 
 fn changed(changed: bool) -> Done {
@@ -59,7 +64,7 @@ impl Clock {
                 start_seconds: since(self.started),
                 outage_seconds: since(self.stopped),
                 first_completion_seconds: Some(first),
-                ..Figures::default()
+                engine: done.iter().fold(EngineFigures::default(), |all, done| all.with(&done.engine)),
             };
         }
     }
@@ -135,14 +140,26 @@ pub(super) async fn act(
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
         Action::Start { deployment, release, rank } => start(node, deployment, *release, rank).await,
         Action::AwaitReady { ready } => {
-            let first = readiness::await_ready(ready, hosts, events, stage).await?;
+            let Started { first, engine } = readiness::await_ready(ready, hosts, events, stage).await?;
             door::refuses_strangers(node, &ready.endpoint).await?;
             let detail = format!("first completion in {}", people(first));
-            Ok(Done { detail: Some(detail), first_completion: Some(first.as_secs_f64()), ..Done::default() })
+            let first_completion = Some(first.as_secs_f64());
+            Ok(Done { detail: Some(detail), first_completion, engine, ..Done::default() })
         }
         Action::Verify { endpoint, verify } => {
-            let asked = verify::verify(&door::of(node, endpoint).await?, endpoint, verify).await?;
+            let head = door::of(node, endpoint).await?;
+            let asked = verify::verify(&head, endpoint, verify, events, stage).await?;
             Ok(Done { detail: Some(asked.join(", ")), ..Done::default() })
+        }
+        Action::RunHook { hook, deployment, release, endpoint, token } => {
+            let told = Told {
+                outcome: None,
+                release: Some(*release),
+                endpoint: Some(endpoint),
+                ..Told::new(Moment::PostReady, "deploy", deployment)
+            };
+            let said = hooks::run(hook, &told, token).await?;
+            Ok(Done { detail: (!said.is_empty()).then_some(said), ..Done::default() })
         }
         Action::KeepRunning { container } => {
             node.set_restart(container, "unless-stopped").await?;
@@ -168,7 +185,7 @@ fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
     Done {
         changed: true,
         detail: Some(format!("{} to {to} in {time} ({}/s)", size(bytes), size(rate))),
-        first_completion: None,
+        ..Done::default()
     }
 }
 

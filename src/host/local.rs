@@ -11,7 +11,7 @@ use tokio::sync::OnceCell;
 
 use super::command::compose;
 use super::docker::{self, Engine};
-use super::http::Client;
+use super::http::{Client, NoAnswer};
 use super::process::{self, Job, Process};
 use super::reach::{Machine, Reach};
 use super::{HostError, Output, Running, Script};
@@ -94,7 +94,7 @@ impl Reach for Local {
         0
     }
 
-    fn way_blocked(&self, _mark: u64) -> Option<String> {
+    fn way_blocked(&self, _mark: u64) -> Option<NoAnswer> {
         None
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::cluster::parse::served::is_secret;
 use crate::engine::MODEL_TARGET;
 use crate::profile::{
-    Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Image, ImageReference,
-    Listen, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Verify,
+    Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Hooks, Image,
+    ImageReference, Listen, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Verify,
 };
 
 use super::command::{self, Call};
@@ -91,6 +91,7 @@ pub(super) fn build(
         verify: verify(&draft, report),
         bench: Bench::default(),
         on_failure: OnFailure::default(),
+        hooks: Hooks::default(),
     };
     let lines = env.into_iter().map(|(name, (_, line))| (name, line)).collect();
     let profile = repair::repair(profile, draft.args, &lines, report)?;
@@ -344,7 +345,7 @@ fn verify(draft: &Draft, report: &mut Report) -> Verify {
              cannot become ready in this version",
         );
     }
-    Verify { chat: !pools, ..Verify::default() }
+    Verify { chat: !pools, stream: !pools, ..Verify::default() }
 }
 
 /// The deployment's name: the file's, as far as it can be one; for `recipe.yaml` what the recipe calls itself.

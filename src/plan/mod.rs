@@ -24,7 +24,7 @@ use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
 use crate::delivery::kept::{Kept, KeptKind};
 use crate::engine::{self, prelude::SECRETS_TARGET};
-use crate::profile::{DeploymentName, EngineKind, Launch, NodeName, Profile, Verify};
+use crate::profile::{DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -91,6 +91,8 @@ pub enum StageKind {
     Ready,
     /// The answers are right.
     Verify,
+    /// A command of the operator's machine says whether all is well.
+    Hook,
     /// Containers come back after a reboot from now on; the record says `deployed`.
     Record,
 }
@@ -107,6 +109,7 @@ impl fmt::Display for StageKind {
             Self::Start => "start",
             Self::Ready => "ready",
             Self::Verify => "verify",
+            Self::Hook => "hook",
             Self::Record => "record",
         })
     }
@@ -176,6 +179,15 @@ pub enum Action {
     AwaitReady { ready: ReadySpec },
     /// The endpoint is asked questions with known answers.
     Verify { endpoint: Endpoint, verify: Verify },
+    /// The profile's `post_ready` runs on the operator's machine.
+    RunHook {
+        hook: Hook,
+        deployment: DeploymentName,
+        release: ReleaseNumber,
+        endpoint: String,
+        #[serde(skip)]
+        token: String,
+    },
     /// The container comes back when it ends, or the node boots.
     KeepRunning { container: String },
 }
@@ -190,6 +202,11 @@ pub struct ReadySpec {
     pub endpoint: Endpoint,
     /// Every rank's node and container, head first.
     pub containers: Vec<(NodeName, String)>,
+    /// Every rank's address on the fabric.
+    #[serde(skip)]
+    pub fabric: Vec<Ipv4Addr>,
+    #[serde(skip)]
+    pub deployment: DeploymentName,
     #[serde(skip)]
     pub timeout: Duration,
     #[serde(skip)]

@@ -25,6 +25,8 @@ pub struct Operator {
     pub now: Timestamp,
     /// Checks whose findings do not count.
     pub skip: Vec<String>,
+    /// What the operation's hooks are known by.
+    pub token: String,
 }
 
 /// A plan, and what was found on the way.
@@ -85,7 +87,8 @@ pub fn deploy(
         skipped: operator.skip.clone(),
         figures: Figures::default(),
     };
-    bring_up(release, Some(delivery), facts, weights, findings)
+    let new = New { delivery, token: &operator.token };
+    bring_up(release, Some(&new), facts, weights, findings)
 }
 
 /// What to make of a model folder that is not what the release was served from.
@@ -201,10 +204,16 @@ pub fn running(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<Relea
         .next()
 }
 
-/// The plan that makes `release`'s group the one that runs. A release that has no record yet comes with its delivery.
+/// What a release that has no record yet comes with.
+struct New<'a> {
+    delivery: &'a Delivery,
+    token: &'a str,
+}
+
+/// The plan that makes `release`'s group the one that runs.
 fn bring_up(
     mut release: Release,
-    delivery: Option<&Delivery>,
+    new: Option<&New<'_>>,
     facts: &[NodeFacts],
     weights: &ModelFolder,
     mut findings: Vec<Finding>,
@@ -214,7 +223,7 @@ fn bring_up(
     let copies = bytes::weights(&profile, facts, weights, &mut findings);
     let images = bytes::image(&profile, &release.image, facts, &mut findings);
     let nothing = Delivery::default();
-    let files = super::kept::steps(&release, facts, delivery.unwrap_or(&nothing), &mut findings);
+    let files = super::kept::steps(&release, facts, new.map_or(&nothing, |new| new.delivery), &mut findings);
     let findings = check::without_skipped(findings, &release.skipped);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(Refused(findings));
@@ -231,15 +240,17 @@ fn bring_up(
         let record = group::record(&release, facts, false);
         if !record.1.is_empty() {
             all.extend(group::prove(&release));
+            all.extend(new.map(|new| group::hook(&release, new.token)));
             all.push(record);
         }
     } else {
-        if delivery.is_some() {
+        if new.is_some() {
             all.push(group::begin(&release));
         }
         all.push(group::retire(&profile.name, facts));
         all.push(group::start(&release));
         all.extend(group::prove(&release));
+        all.extend(new.map(|new| group::hook(&release, new.token)));
         all.push(group::record(&release, facts, true));
     }
     let plan = Plan {

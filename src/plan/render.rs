@@ -8,7 +8,7 @@ use crate::container::Rank;
 use crate::delivery::kept::KeptKind;
 use crate::engine::env::Told;
 use crate::engine::prelude;
-use crate::profile::{Launch, NodeName};
+use crate::profile::{Launch, NodeName, Verify};
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
 pub fn text(plan: &Plan, verbose: bool) -> String {
@@ -126,10 +126,12 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::Start { rank, .. } => format!("{node}   rank {} ({})", rank.rank, rank.role()),
         Action::AwaitReady { ready } => format!("{node}   port {} answers", ready.endpoint.port),
         Action::Verify { verify, .. } => {
-            let asked = [("chat", verify.chat), ("reasoning", verify.reasoning), ("tools", verify.tools)];
+            let Verify { chat, reasoning, tools, stream } = *verify;
+            let asked = [("chat", chat), ("reasoning", reasoning), ("tools", tools), ("stream", stream)];
             let asked: Vec<_> = asked.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
             if asked.is_empty() { "nothing is asked".to_owned() } else { asked.join(", ") }
         }
+        Action::RunHook { hook, .. } => format!("on this machine: {}", words(&hook.command)),
         Action::KeepRunning { container } => format!("{node}   {container} restarts with the node"),
     }
 }

@@ -33,6 +33,7 @@ pub fn validate(profile: &Profile) -> Vec<Problem> {
     image(&profile.image, &mut problems);
     engine::check(profile, &mut problems);
     delivered::files(&profile.files, &mut problems);
+    delivered::hooks(&profile.hooks, &mut problems);
     serve(profile, &mut problems);
     times(profile, &mut problems);
     bench(profile, &mut problems);

@@ -179,6 +179,9 @@ impl Terminal {
 impl Sink for Terminal {
     fn take(&mut self, event: &Event) {
         match event {
+            Event::Waiting { holder } => {
+                self.state("▸", &format!("waiting for another operation to end: {holder}"))
+            }
             Event::Planned { plan } if plan.is_empty() => {}
             Event::Planned { plan } => {
                 let release = plan.release.map_or_else(|| "stop".to_owned(), |n| format!("release {n}"));
@@ -195,7 +198,7 @@ impl Sink for Terminal {
             }
             Event::StepDone { stage, what, changed, .. } => {
                 if self.verbose {
-                    let proof = matches!(stage, StageKind::Ready | StageKind::Verify);
+                    let proof = matches!(stage, StageKind::Ready | StageKind::Verify | StageKind::Hook);
                     let changed = if *changed || proof { "" } else { " (was so already)" };
                     self.state("·", &format!("{stage}: {what}{changed}"));
                 }
@@ -213,7 +216,11 @@ impl Sink for Terminal {
                     self.line(line);
                 }
             }
-            Event::Evidence { .. } | Event::Facts { .. } => {}
+            Event::Reached { stage, rung, detail } => {
+                let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+                self.state("·", &format!("{stage}: {rung}{detail}"));
+            }
+            Event::Evidence { .. } | Event::Stuck { .. } | Event::LastLines { .. } | Event::Facts { .. } => {}
             Event::Failed { failure } => self.failure(failure),
             Event::Restoring { release } => {
                 // What is found from here on is about the profile of another release.

@@ -8,6 +8,8 @@ mod delivered;
 mod desk;
 mod endpoint;
 mod faults;
+mod hooks;
+mod lock;
 mod refusals;
 mod states;
 mod status;
@@ -15,7 +17,7 @@ mod status;
 use std::time::Duration;
 
 use desk::{Command, Desk, changed};
-use sparkctl::event::{Event, RunOutcome};
+use sparkctl::event::{Event, RunOutcome, Rung};
 use sparkctl::execute::Cancel;
 use sparkctl::host::fake::{Behaviour, Fault, Moment};
 use sparkctl::operation::Target;
@@ -40,6 +42,8 @@ async fn bad_change(behaviour: Behaviour) -> (Desk, desk::Run) {
 async fn a_release_that_does_not_serve_rightly_gives_way_to_the_one_before() {
     for (behaviour, words) in [
         (Behaviour::NeverReady, "nothing has moved for 10 min"),
+        // Though the ranks keep a core busy each: they wait for one another.
+        (Behaviour::NeverConnected, "nothing has moved for 2 min 3"),
         (Behaviour::CrashAtStart(0), "rank 0 on spark1 ended (exit status 1)"),
         (Behaviour::CrashAtStart(1), "rank 1 on spark2 ended (exit status 1)"),
         (Behaviour::WrongModel, "the endpoint lists [\"another-model\"], not `qwen3.5-122b`"),
@@ -67,6 +71,72 @@ async fn a_release_that_does_not_serve_rightly_gives_way_to_the_one_before() {
             assert!(log.is_some_and(|log| log.contains("INFO: starting")), "{behaviour:?}: no log is kept");
         }
     }
+}
+
+/// A first start may compile for longer than anything may be silent: that it computes is enough.
+#[tokio::test(start_paused = true)]
+async fn a_long_silent_compilation_is_waited_for() {
+    let desk = Desk::seed();
+    desk.cluster.behave(1, Behaviour::CompilesLong);
+    let run = desk.run(Command::Deploy).await;
+    desk.hold_to_account(&run);
+    assert!(matches!(run.outcome, Some(RunOutcome::Deployed { release: FIRST, .. })), "{:?}", run.outcome);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rung_is_told_and_the_engines_own_figures_are_recorded() {
+    let desk = Desk::seed();
+    let run = desk.run(Command::Deploy).await;
+    let rungs: Vec<_> = run
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Reached { rung, .. } => Some(*rung),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        rungs,
+        [
+            Rung::Up,
+            Rung::Joined,
+            Rung::Http,
+            Rung::Listed,
+            Rung::Token,
+            Rung::Chat,
+            Rung::Reasoning,
+            Rung::ToolCall,
+            Rung::Stream
+        ]
+    );
+    for facts in sparkctl::operation::look(&desk.profile, &desk.hosts()).await.unwrap() {
+        let figures = &facts.releases[0].figures.engine;
+        assert_eq!((figures.weights_gib, figures.kv_cache_tokens), (Some(63.24), Some(1_234_567)));
+    }
+}
+
+/// What the ranks said last is told, and what was seen of them when nothing moved.
+#[tokio::test(start_paused = true)]
+async fn a_failure_tells_the_last_lines_of_each_rank() {
+    let (_, run) = bad_change(Behaviour::NeverConnected).await;
+    let told: Vec<_> = run
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::LastLines { node, lines, .. } => Some((node.as_str(), lines.last()?.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].0 == "spark1" && told[0].1.contains("Custom allreduce is disabled"), "{told:?}");
+    assert!(told[1].0 == "spark2" && told[1].1.contains("INFO: starting"), "{told:?}");
+    let seen = run.events.iter().filter(|event| matches!(event, Event::Stuck { .. })).count();
+    assert_eq!(seen, 2);
+    let failure = run.events.iter().find_map(|event| match event {
+        Event::Failed { failure } => failure.diagnosis.as_ref(),
+        _ => None,
+    });
+    assert_eq!(failure.unwrap().id, Some("MQ-HANG"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +279,10 @@ async fn one_operation_at_a_time() {
     };
     assert!(matches!(done, Some(RunOutcome::Deployed { .. })), "{done:?}");
     let Some(RunOutcome::Locked { holder }) = locked else { panic!("{locked:?}") };
-    assert!(holder.starts_with("ada@laptop, `deploy`, since 2026-03-01T09:00:00"), "{holder}");
+    assert!(
+        holder.starts_with("ada@laptop, `deploy` of `qwen35-122b`, since 2026-03-01T09:00:00"),
+        "{holder}"
+    );
 }
 
 /// The wish to end comes while a call never completes.

@@ -8,6 +8,7 @@ mod delivered;
 mod deploy;
 mod engines;
 mod fabric;
+mod hangs;
 mod harness;
 mod hosts;
 mod init;

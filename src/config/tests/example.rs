@@ -53,13 +53,26 @@ fn the_annotated_example_is_whole() {
 
 /// The fields of every section, as the types themselves list them when they meet a key that they don't know.
 fn known_fields() -> Vec<String> {
-    let sections =
-        ["", "cluster", "cluster.nodes", "model", "image", "engine", "serve", "ready", "verify", "bench"];
+    let sections = [
+        "",
+        "cluster",
+        "cluster.nodes",
+        "model",
+        "image",
+        "engine",
+        "serve",
+        "ready",
+        "verify",
+        "bench",
+        "hooks",
+        "hooks.on_failure",
+    ];
     let mut fields = Vec::new();
     for section in sections {
         let text = match section {
             "" => "zz: 1".to_owned(),
             "cluster.nodes" => "cluster: { nodes: [{ zz: 1 }] }".to_owned(),
+            "hooks.on_failure" => "hooks: { on_failure: { zz: 1 } }".to_owned(),
             _ => format!("{section}: {{ zz: 1 }}"),
         };
         let error = error(&text);

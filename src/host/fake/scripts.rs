@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
+use super::cluster::{FakeCluster, FakeLock, Giver, State, Taker, alive, lost};
 use super::machine::{FakeContainer, content};
-use super::{FakeHost, gather, kept, links};
+use super::{FakeHost, PACE, gather, kept, links};
 use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
@@ -21,6 +22,7 @@ pub(super) fn changes(name: &str) -> bool {
         "native-ranks",
         "lock",
         "check-image",
+        "evidence",
         "serve-weights",
         "take-kept",
         "read-secrets",
@@ -81,6 +83,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             Some(_) => good(""),
             None => bad("Error response from daemon: No such image"),
         },
+        "evidence" => good(r#"{"addresses": [], "connecting": [], "stacks": ""}"#),
         "untag-image" => {
             let machine = state.machine(node);
             machine.untag(argument(0));
@@ -148,6 +151,32 @@ pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Runni
     Running { lines: receiver, end }
 }
 
+/// What a container uses, again and again: CPU time, where its engine computes.
+pub(super) fn look(host: &FakeHost, script: &Script) -> Running {
+    let (lines, receiver) = mpsc::channel(64);
+    let (cluster, node) = (host.cluster.clone(), host.node.clone());
+    let container = script.args.first().cloned().unwrap_or_default();
+    let pace = script.args.get(2).and_then(|pace| pace.parse().ok()).map_or(PACE, Duration::from_secs);
+    let looks = async move {
+        let mut cpu = 0.0;
+        loop {
+            cpu += cluster.state().cores(&node, &container) * pace.as_secs_f64();
+            if lines.send(format!("{{\"cpu\": {cpu}}}")).await.is_err() {
+                return good("");
+            }
+            tokio::time::sleep(pace).await;
+        }
+    };
+    let (cluster, node) = (host.cluster.clone(), host.node.clone());
+    let end = tokio::spawn(async move {
+        tokio::select! {
+            () = cluster.unreachable(&node) => Err(lost(&node, "run a script")),
+            output = looks => Ok(output),
+        }
+    });
+    Running { lines: receiver, end }
+}
+
 /// A script's end: by itself, because nobody listens any more, or with the connection.
 async fn ending(
     cluster: FakeCluster,
@@ -172,16 +201,20 @@ fn lock(
     script: &Script,
     lines: mpsc::Sender<String>,
 ) -> End {
-    let key = (node.clone(), script.args[0].clone());
-    if let Some((holder, line)) = state.locks.get(&key)
-        && alive(line)
-    {
-        let _ = lines.try_send(format!("held {holder}"));
+    let (holder, token) = (script.args[1].clone(), script.args[3].clone());
+    if let Some(held) = state.locks.get(&node).filter(|held| alive(&held.line)) {
+        let answer =
+            if held.token == token { "inherited".to_owned() } else { format!("held {}", held.holder) };
+        let _ = lines.try_send(answer);
         return tokio::spawn(async { Ok(good("")) });
     }
-    state.locks.insert(key, (script.args[1].clone(), lines.downgrade()));
+    let (end, ended) = oneshot::channel();
+    state.locks.insert(node.clone(), FakeLock { holder, token, line: lines.downgrade(), _end: end });
     let _ = lines.try_send("locked".to_owned());
-    tokio::spawn(ending(cluster, node, lines, std::future::pending()))
+    tokio::spawn(ending(cluster, node, lines, async {
+        let _ = ended.await;
+        Ok(good(""))
+    }))
 }
 
 fn serve_weights(
