@@ -3,6 +3,7 @@
 //!
 //! The last event of a run is [`Event::Finished`], exactly once.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub enum Event {
     Progress { stage: StageKind, node: NodeName, progress: Progress },
     /// A rung of the ladder to a proven endpoint was reached.
     Reached { stage: StageKind, rung: Rung, detail: Option<String> },
+    /// Something that a stage has to say for itself.
+    Told { stage: StageKind, node: NodeName, text: String },
     /// A stage is done on all nodes.
     StageDone {
         stage: StageKind,
@@ -146,6 +149,31 @@ pub enum RunOutcome {
     Deployed { release: ReleaseNumber, endpoint: String, outage_seconds: Option<f64> },
     /// No container of the deployment is left running.
     Stopped { release: Option<ReleaseNumber> },
+    /// A model of a Hub is on a node, verified. `received`: the bytes of it that had to come.
+    Fetched {
+        node: NodeName,
+        source: String,
+        commit: String,
+        path: String,
+        files: u64,
+        bytes: u64,
+        received: u64,
+    },
+    /// A model did not come; where it had begun to, what came is kept, and the next fetch goes on.
+    NotFetched { begun: bool },
+    /// The model is on all nodes, every file's hash seen; `moved` are the bytes that had to come, `compared` says whether
+    /// anything had to be hashed. `extra` are files beside the model's, by node, and `removed` whether they are gone.
+    Synced {
+        files: usize,
+        bytes: u64,
+        moved: u64,
+        compared: bool,
+        nodes: Vec<NodeName>,
+        extra: BTreeMap<NodeName, Vec<String>>,
+        removed: bool,
+    },
+    /// The model is not on all nodes; what came is kept, and the next sync goes on.
+    NotSynced,
     /// A check refused; nothing was changed.
     Refused { findings: Vec<Finding> },
     /// Another operation holds the lock; nothing was changed.

@@ -6,7 +6,9 @@
 
 mod back;
 mod check;
+mod fetch;
 mod hooks;
+mod sync;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,17 +24,20 @@ use crate::delivery::{Content, Delivery, store as kept};
 use crate::diagnose::Diagnosis;
 use crate::error::{chain, in_full};
 use crate::event::{Event, Events, Failure, Progress, RunOutcome};
-use crate::execute::{Cancel, ExecuteError, Hosts, StepError, door, environment, execute, readiness};
+use crate::execute::{
+    Cancel, ExecuteError, Executed, Hosts, StepError, door, environment, execute, readiness,
+};
 use crate::fabric::{self, Links};
 use crate::host::HostError;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan, StageKind, built};
 use crate::profile::{Node, Profile};
 use crate::release::lock::{self, Claim, Lock, LockError};
-use crate::release::{Figures, Outcome, Release, ReleaseNumber};
+use crate::release::{Outcome, Release, ReleaseNumber};
 use crate::transfer::build_image;
 
 pub use check::{Examined, check};
+pub use fetch::fetch;
 
 /// Between two tries to get the lock.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -120,8 +125,13 @@ pub async fn with_image(
     profile
 }
 
-/// Probes the fabric between the nodes of which there are facts; with `measure` also its speed.
-pub async fn probe(profile: &Profile, hosts: &Hosts, facts: &[NodeFacts], measure: bool) -> Links {
+/// Probes the fabric between the nodes of which there are facts; with `measure`, who is told of each link, also its speed.
+pub async fn probe(
+    profile: &Profile,
+    hosts: &Hosts,
+    facts: &[NodeFacts],
+    measure: Option<fabric::Tell<'_>>,
+) -> Links {
     let there = |node: &&Node| facts.iter().any(|facts| facts.node == node.name);
     let nodes: Vec<_> = profile.cluster.nodes.iter().filter(there).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.fabric).collect();
@@ -293,7 +303,7 @@ impl Operation<'_> {
             compare(self.profile, delivery, self.hosts, &mut facts).await.map_err(unreachable)?;
             profile = with_image(self.profile, delivery, self.hosts, &mut facts).await;
         }
-        let links = probe(self.profile, self.hosts, &facts, false).await;
+        let links = probe(self.profile, self.hosts, &facts, None).await;
         Ok((profile, facts, links))
     }
 
@@ -402,7 +412,7 @@ impl Operation<'_> {
         }
     }
 
-    async fn run(&self, plan: &Plan, cancel: &Cancel) -> Result<Figures, ExecuteError> {
+    async fn run(&self, plan: &Plan, cancel: &Cancel) -> Result<Executed, ExecuteError> {
         self.events.tell(Event::Planned { plan: Box::new(plan.clone()) }).await;
         execute(plan, self.hosts, self.events, cancel).await
     }
@@ -431,7 +441,7 @@ impl Operation<'_> {
         }
         let release = plan.release.expect("a plan that is not a stop has a release");
         match self.run(&plan, &self.cancel.or_lost(lock)).await {
-            Ok(figures) => {
+            Ok(Executed { figures, .. }) => {
                 for finding in environment::differences(&self.profile.name, &ranks, self.hosts).await {
                     self.events.tell(Event::Warning { finding }).await;
                 }

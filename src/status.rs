@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::check::Finding;
-use crate::cluster::facts::{Container, ContainerState, Depth, Gpu, NodeFacts};
+use crate::cluster::facts::{Container, ContainerState, Depth, Gpu, NodeFacts, Smi};
 use crate::cluster::gather;
 use crate::container::container_name;
 use crate::engine::figures::EngineFigures;
@@ -260,7 +260,10 @@ fn judge(
         });
         let place = format!("rank {rank} ({})", node.name);
         match seen {
-            Ok(facts) => problems.extend(fabric_problems(node, facts)),
+            Ok(facts) => {
+                problems.extend(fabric_problems(node, facts));
+                problems.extend(lost_gpu(&place, &name, facts));
+            }
             Err(why) => problems.push(Problem {
                 message: format!("{place} cannot be asked: {why}"),
                 hint: Some(format!("switch {} on, or mend the way to it", node.name)),
@@ -372,6 +375,16 @@ fn fabric_problems(node: &Node, facts: &NodeFacts) -> Vec<Problem> {
         hint: Some("check the cable and `ip link` at both ends of the fabric".to_owned()),
     };
     facts.lost_peers().map(problem).collect()
+}
+
+/// A running container that cannot open the GPU any more, which a `systemctl daemon-reload` does to it: it serves until
+/// it next opens a device.
+fn lost_gpu(place: &str, container: &str, facts: &NodeFacts) -> Option<Problem> {
+    let said = facts.nvidia.lost.get(container).filter(|_| facts.nvidia.smi == Smi::Working)?;
+    Some(Problem {
+        message: format!("{place} lost the GPU: `nvidia-smi` in its container says \"{said}\""),
+        hint: Some("sparkctl stop, then deploy: the container gets the GPU when it starts".to_owned()),
+    })
 }
 
 /// What is wrong with the container of a rank whose node was asked.

@@ -17,8 +17,8 @@ use crate::execute::{Cancel, Hosts};
 use crate::hooks;
 use crate::host::HostError;
 use crate::operation::{Operation, Reconnect, Target};
-use crate::plan::planner::Operator;
-use crate::profile::Profile;
+use crate::plan::planner::{Operator, SyncWishes};
+use crate::profile::{NodeName, Profile};
 use crate::release::ReleaseNumber;
 use crate::release::lock::Claim;
 use crate::report::{Sink, audit::Audit, json::Json, report, terminal::Terminal};
@@ -55,6 +55,22 @@ impl LockArgs {
     }
 }
 
+/// The weights to all nodes, alone, verified by hash: what runs is not touched.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sparkctl sync profiles/qwen35-122b.yaml\n  sparkctl sync --verify profiles/qwen35-122b.yaml"
+)]
+pub struct SyncArgs {
+    #[command(flatten)]
+    profile: known::ProfileArgs,
+    /// Hashes every file anew on every node: finds bytes that changed on a disk while the file's time did not.
+    #[arg(long)]
+    verify: bool,
+    /// Removes files from the other nodes that the head's folder does not have.
+    #[arg(long)]
+    delete_extra: bool,
+}
+
 /// Back to an earlier release: the same image content, arguments, environment and weights.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  sparkctl rollback\n  sparkctl rollback qwen35-122b --to 7")]
@@ -82,6 +98,7 @@ enum What {
     Deploy(Delivery, Vec<String>),
     Rollback(Target),
     Stop,
+    Sync(SyncWishes),
 }
 
 /// `sparkctl deploy`.
@@ -91,6 +108,13 @@ pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandEr
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
     run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), &args.lock.claim(), global).await
+}
+
+/// `sparkctl sync`.
+pub async fn sync(args: SyncArgs, global: &Global) -> Result<Exit, CommandError> {
+    let Loaded { profile, places } = known::load(&args.profile)?;
+    let wishes = SyncWishes { verify: args.verify, delete_extra: args.delete_extra };
+    run(&profile, Some(places), "sync", What::Sync(wishes), global).await
 }
 
 /// `sparkctl rollback`.
@@ -122,7 +146,6 @@ pub(super) fn operator(skip: Vec<String>) -> Operator {
     Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now(), skip, token: String::new() }
 }
 
-/// `places` are those of the profile's fields, where it was read from a file just now.
 async fn run(
     profile: &Profile,
     places: Option<Places>,
@@ -130,6 +153,47 @@ async fn run(
     what: What,
     claim: &Claim,
     global: &Global,
+) -> Result<Exit, CommandError> {
+    let mut further: Vec<Box<dyn Sink>> = Vec::new();
+    // A profile whose weights were copied is not yet what is deployed.
+    if !matches!(what, What::Sync(_)) {
+        further.push(Box::new(known::Remember::new(profile)?));
+    }
+    told(profile, places, command, further, global, async |events, cancel| {
+        let (hosts, errors) = session::connect(profile, global).await;
+        if errors.is_empty() {
+            operate(profile, global, &hosts, what, claim, events, cancel).await
+        } else {
+            unreachable(profile, &errors, events).await
+        }
+    })
+    .await
+}
+
+/// The outcome, and last event, of a run that could not begin, as nodes could not be connected to.
+pub(super) async fn unreachable(
+    profile: &Profile,
+    errors: &[(NodeName, HostError)],
+    events: &Events,
+) -> RunOutcome {
+    let outcome = RunOutcome::Unreachable {
+        errors: errors.iter().map(|(_, error)| in_full(error)).collect(),
+        hints: errors.iter().filter_map(|(_, error)| error.hint()).collect(),
+        state: "nothing was changed".to_owned(),
+    };
+    events.tell(Event::Finished { deployment: profile.name.clone(), outcome: outcome.clone() }).await;
+    outcome
+}
+
+/// A run from its record's first line to its exit status: what `work` tells goes to the record, to `further`, and to whoever
+/// looks on. `places` are those of the profile's fields, where it was read from a file just now.
+pub(super) async fn told(
+    profile: &Profile,
+    places: Option<Places>,
+    command: &str,
+    further: Vec<Box<dyn Sink>>,
+    global: &Global,
+    work: impl AsyncFnOnce(&Events, &Cancel) -> RunOutcome,
 ) -> Result<Exit, CommandError> {
     let folder = known::state()?.join(profile.name.as_str()).join("runs");
     let folder = folder.join(format!("{}-{command}", Timestamp::now().strftime("%Y%m%dT%H%M%S%3f")));
@@ -147,24 +211,15 @@ async fn run(
             Box::new(Terminal::new(live, global.quiet, global.verbose > 0, record, places))
         }
     };
-    let remember = known::Remember::new(profile)?;
+    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(audit)];
+    sinks.extend(further);
+    sinks.push(shown);
     let (events, receiver) = Events::channel();
-    let reporting = tokio::spawn(report(receiver, vec![Box::new(audit), Box::new(remember), shown]));
+    let reporting = tokio::spawn(report(receiver, sinks));
 
     let (switch, cancel) = Cancel::new();
     let signals = listen(switch)?;
-    let (hosts, errors) = session::connect(profile, global).await;
-    let outcome = if errors.is_empty() {
-        operate(profile, global, &hosts, what, claim, &events, &cancel).await
-    } else {
-        let outcome = RunOutcome::Unreachable {
-            errors: errors.iter().map(|(_, error)| in_full(error)).collect(),
-            hints: errors.iter().filter_map(|(_, error)| error.hint()).collect(),
-            state: "nothing was changed".to_owned(),
-        };
-        events.tell(Event::Finished { deployment: profile.name.clone(), outcome: outcome.clone() }).await;
-        outcome
-    };
+    let outcome = work(&events, &cancel).await;
     drop(events);
     // The report ends with its last sender; an outcome that nobody read would be a lie by omission.
     let _ = reporting.await;
@@ -192,6 +247,7 @@ async fn operate(
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
+        What::Sync(wishes) => operation.sync(wishes).await,
     }
 }
 

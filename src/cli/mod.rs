@@ -4,6 +4,7 @@ mod change;
 mod check;
 mod config;
 mod facts;
+mod fetch;
 mod fit;
 mod import;
 mod init;
@@ -70,6 +71,8 @@ enum Command {
     Facts(facts::FactsArgs),
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
+    Fetch(fetch::FetchArgs),
+    Sync(change::SyncArgs),
     Status(status::StatusArgs),
     Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
@@ -129,6 +132,8 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Facts(args) => facts::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
+        Command::Fetch(args) => fetch::run(args, global).await,
+        Command::Sync(args) => change::sync(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,

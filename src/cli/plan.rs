@@ -59,7 +59,7 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
         let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
         operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
         profile = operation::with_image(&profile, &delivery, &hosts, &mut facts).await;
-        let fabric = operation::probe(&profile, &hosts, &facts, false).await;
+        let fabric = operation::probe(&profile, &hosts, &facts, None).await;
         (facts, fabric)
     };
     if profile.image.build.is_some() && !built::is_there(&profile, &facts[0]) {

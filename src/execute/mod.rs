@@ -1,6 +1,7 @@
 //! Executing a plan: its stages in order, the steps of a stage at once, through [`Host`]s, told by
 //! events. Nothing is decided here; a step that fails ends the execution.
 
+mod cache;
 pub mod door;
 pub mod environment;
 mod ladder;
@@ -140,26 +141,42 @@ pub struct ExecuteError {
     pub source: StepError,
 }
 
-/// Executes `plan`. What was measured on the way is returned, and recorded by the plan's own last step.
+/// What a plan that was executed came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Executed {
+    /// What was measured on the way; the plan's own last step records it.
+    pub figures: Figures,
+    /// Bytes that went over the fabric.
+    pub moved: u64,
+}
+
+/// Executes `plan`.
 pub async fn execute(
     plan: &Plan,
     hosts: &Hosts,
     events: &Events,
     cancel: &Cancel,
-) -> Result<Figures, ExecuteError> {
+) -> Result<Executed, ExecuteError> {
     let mut clock = step::Clock::default();
     for stage in &plan.stages {
         let began = Instant::now();
         clock.enter(stage.kind);
         events.tell(Event::StageStarted { stage: stage.kind }).await;
-        let steps = stage.steps.iter().map(|step| {
-            let clock = &clock;
+        let waits = stage.waits();
+        let ended: Vec<_> = stage.steps.iter().map(|_| watch::channel(false).0).collect();
+        let steps = stage.steps.iter().enumerate().map(|(at, step)| {
+            let (clock, ended) = (&clock, &ended);
+            let before: Vec<_> = waits[at].iter().map(|earlier| ended[*earlier].subscribe()).collect();
             async move {
+                for mut earlier in before {
+                    // A step that fails ends the stage, and with it whoever waits.
+                    let _ = earlier.wait_for(|ended| *ended).await;
+                }
                 let failed = |source: StepError| {
                     let node = source.node().unwrap_or(&step.node).clone();
                     ExecuteError { stage: stage.kind, node, source }
                 };
-                let act = step::act(step, stage.kind, hosts, clock, events);
+                let act = step::act(step, stage.share(at), stage.kind, hosts, clock, events);
                 let done = if is_waiting(stage.kind) {
                     tokio::select! {
                         biased;
@@ -182,6 +199,7 @@ pub async fn execute(
                 let done = done.map_err(failed)?;
                 let (node, what) = (step.node.clone(), crate::plan::render::act(&step.node, &step.action));
                 events.tell(Event::StepDone { stage: stage.kind, node, what, changed: done.changed }).await;
+                ended[at].send_replace(true);
                 Ok(done)
             }
         });
@@ -193,20 +211,29 @@ pub async fn execute(
             join_all(steps).await.into_iter().collect::<Result<Vec<_>, _>>()?
         };
         let details: Vec<_> = done.iter().filter_map(|done| done.detail.clone()).collect();
-        let detail = (!details.is_empty()).then(|| details.join("; "));
+        let detail = if waits.iter().any(|before| !before.is_empty()) {
+            Some(step::passed_on(stage, &done, began.elapsed()))
+        } else {
+            (!details.is_empty()).then(|| details.join("; "))
+        };
         clock.leave(&done);
         events.tell(Event::StageDone { stage: stage.kind, detail, took: began.elapsed() }).await;
     }
-    Ok(clock.figures())
+    Ok(clock.executed())
 }
 
 /// How long a short step that is under way may go on after the wish to end.
 const GRACE: Duration = Duration::from_secs(40);
 
-/// Whether a stage mostly waits (for bytes, for the engine), and may be given up in the middle.
+/// Whether a stage mostly waits (for bytes, for a disk, for the engine), and may be given up in the middle.
 fn is_waiting(stage: StageKind) -> bool {
     matches!(
         stage,
-        StageKind::Weights | StageKind::Image | StageKind::Ready | StageKind::Verify | StageKind::Hook
+        StageKind::Weights
+            | StageKind::Image
+            | StageKind::Memory
+            | StageKind::Ready
+            | StageKind::Verify
+            | StageKind::Hook
     )
 }

@@ -185,6 +185,6 @@ mod tests {
     async fn a_refused_port_is_no_answer() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let error = host().http(port, "/health", None, Duration::from_secs(5)).await.unwrap_err();
-        assert_eq!(error.to_string(), format!("no HTTP answer from port {port} of here: connection refused"));
+        assert_eq!(error.to_string(), format!("nothing listens at port {port} of here: connection refused"));
     }
 }

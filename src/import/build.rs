@@ -8,7 +8,7 @@ use crate::cluster::parse::served::is_secret;
 use crate::engine::MODEL_TARGET;
 use crate::profile::{
     Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Hooks, Image,
-    ImageReference, Listen, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Verify,
+    ImageReference, Listen, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Transfer, Verify,
 };
 
 use super::command::{self, Call};
@@ -235,7 +235,7 @@ fn cluster(wanted: &Wanted, nodes: u32, report: &mut Report) -> Result<(Cluster,
         fabric: Ipv4Addr::new(192, 0, 2, number),
     };
     let last = u8::try_from(most).unwrap_or(u8::MAX);
-    Ok((Cluster { user: None, nodes: (1..=last).map(node).collect() }, true))
+    Ok((Cluster { user: None, nodes: (1..=last).map(node).collect(), transfer: Transfer::default() }, true))
 }
 
 /// Secrets that a recipe may ask for.

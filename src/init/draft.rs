@@ -12,7 +12,7 @@ use crate::cluster::facts::{ModelContent, NodeFacts};
 use crate::engine::RAY_PORT;
 use crate::profile::{
     Bench, Cluster, DeploymentName, Engine, FormatVersion, Hooks, Image, Listen, Model, Node, NodeName,
-    OnFailure, Port, Profile, Ready, Serve, Verify,
+    OnFailure, Port, Profile, Ready, Serve, Transfer, Verify,
 };
 
 /// The variable that stands for the model's folder while none is chosen.
@@ -128,7 +128,7 @@ fn plain(seen: &Seen<'_>) -> Profile {
             args: Vec::new(),
             env: BTreeMap::new(),
         },
-        cluster: Cluster { user: seen.user.map(str::to_owned), nodes },
+        cluster: Cluster { user: seen.user.map(str::to_owned), nodes, transfer: Transfer::default() },
         files: Vec::new(),
         serve: Serve {
             port: free_port(&seen.facts[0]),

@@ -40,11 +40,8 @@ impl Operation<'_> {
             RunOutcome::Unchanged { .. } => (Moment::OnFailure, "unchanged"),
             RunOutcome::NotServing { .. } => (Moment::OnFailure, "not-serving"),
             RunOutcome::Interrupted { .. } => (Moment::OnFailure, "interrupted"),
-            RunOutcome::NothingToDo { .. }
-            | RunOutcome::Stopped { .. }
-            | RunOutcome::Refused { .. }
-            | RunOutcome::Locked { .. }
-            | RunOutcome::Unreachable { .. } => return outcome,
+            // Nothing was begun.
+            _ => return outcome,
         };
         let Some(hook) = self.profile.hooks.at(moment) else { return outcome };
         let mut told = Told { outcome: Some(word), ..Told::new(moment, command, &self.profile.name) };

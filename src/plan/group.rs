@@ -3,6 +3,7 @@
 use super::{Action, Endpoint, ReadySpec, Stage, StageKind, Step};
 use crate::cluster::facts::NodeFacts;
 use crate::container::{Rank, container_name};
+use crate::memory::seen::memory;
 use crate::profile::{DeploymentName, Hook, Moment, Profile, Verify};
 use crate::release::{Outcome, Release};
 
@@ -36,6 +37,21 @@ pub(super) fn retire(deployment: &DeploymentName, facts: &[NodeFacts]) -> Steps 
         })
     });
     (StageKind::Stop, steps.collect())
+}
+
+/// The page cache is dropped on nodes whose GPU shares the system's memory.
+pub(super) fn free(release: &Release, facts: &[NodeFacts]) -> Steps {
+    let of = |rank: &Rank| facts.iter().find(|facts| facts.node == rank.node);
+    let unified =
+        release.ranks.iter().filter_map(of).filter(|facts| memory(facts).is_some_and(|it| it.unified));
+    let steps = unified.map(|facts| Step {
+        node: facts.node.clone(),
+        action: Action::DropCache {
+            path: release.profile.model.path.clone(),
+            whole: facts.user.sudo == Some(true),
+        },
+    });
+    (StageKind::Memory, steps.collect())
 }
 
 /// Every rank's container is made and started.

@@ -111,6 +111,42 @@ pub struct Cluster {
     /// The nodes; the first is the head.
     #[schemars(length(min = 1))]
     pub nodes: Vec<Node>,
+    /// How weights get from node to node.
+    #[serde(default, skip_serializing_if = "Transfer::is_default")]
+    pub transfer: Transfer,
+}
+
+/// How weights get from node to node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Transfer {
+    /// `direct`: plain TCP between two fabric addresses, for whoever knows a secret of this one transfer, on all rails;
+    /// `ssh`: encrypted (AES-GCM), where others can listen on the fabric. Then each node needs a key that is let in on
+    /// the head.
+    pub weights: WeightsWay,
+    /// Files that are copied at once, to each node.
+    #[schemars(range(min = 1, max = 32))]
+    pub streams: u32,
+}
+
+impl Default for Transfer {
+    fn default() -> Self {
+        Self { weights: WeightsWay::Direct, streams: 4 }
+    }
+}
+
+impl Transfer {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What weights travel by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightsWay {
+    Direct,
+    Ssh,
 }
 
 /// One machine.
@@ -150,6 +186,12 @@ pub struct Model {
 }
 
 impl Model {
+    /// The repository (`OWNER/NAME`) and the revision that `source` names; `None` where there is no source.
+    pub fn hub_source(&self) -> Option<(&str, Option<&str>)> {
+        let rest = self.source.as_deref()?.strip_prefix("hf:")?;
+        Some(rest.split_once('@').map_or((rest, None), |(repository, revision)| (repository, Some(revision))))
+    }
+
     /// Where the path names a snapshot in a Hub's cache (`.../models--OWNER--NAME/snapshots/REVISION`): the folder of the
     /// model in that cache, and the snapshot's path below it. Its files are links to `blobs` in that folder, so the
     /// engine has to see the whole of it.

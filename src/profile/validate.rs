@@ -63,6 +63,11 @@ fn cluster(profile: &Profile, problems: &mut Problems) {
     {
         problems.add("cluster.user", format!("`{user}` cannot be a user: {why}"), "");
     }
+    let streams = profile.cluster.transfer.streams;
+    if !(1..=32).contains(&streams) {
+        let message = format!("{streams} streams cannot be: at least 1, at most 32");
+        problems.add("cluster.transfer.streams", message, "leave it out: 4 keep a link busy");
+    }
     if nodes.is_empty() {
         problems.add("cluster.nodes", "there are no nodes", "list at least one; the first is the head");
     }

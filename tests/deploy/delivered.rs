@@ -245,7 +245,7 @@ async fn secrets_that_a_node_lost_come_back() {
     let run = desk.run(Command::Rollback(Target::Number(SECOND))).await;
     desk.hold_to_account(&run);
     assert!(
-        refused(&run)[0].contains("the file of secrets of release 2 is on no node any more"),
+        refused(&run)[0].contains("the file of secrets of release 2 is on no node any more (secrets-absent)"),
         "{:?}",
         refused(&run)
     );
