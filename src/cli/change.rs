@@ -69,6 +69,8 @@ pub struct SyncArgs {
     /// Removes files from the other nodes that the head's folder does not have.
     #[arg(long)]
     delete_extra: bool,
+    #[command(flatten)]
+    lock: LockArgs,
 }
 
 /// Back to an earlier release: the same image content, arguments, environment and weights.
@@ -114,7 +116,7 @@ pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandEr
 pub async fn sync(args: SyncArgs, global: &Global) -> Result<Exit, CommandError> {
     let Loaded { profile, places } = known::load(&args.profile)?;
     let wishes = SyncWishes { verify: args.verify, delete_extra: args.delete_extra };
-    run(&profile, Some(places), "sync", What::Sync(wishes), global).await
+    run(&profile, Some(places), "sync", What::Sync(wishes), &args.lock.claim(), global).await
 }
 
 /// `sparkctl rollback`.

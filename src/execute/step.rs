@@ -167,7 +167,7 @@ pub(super) async fn act(
             let measured = release.outcome == Outcome::Deployed && release.figures == Figures::default();
             let figures = if measured { clock.figures() } else { release.figures.clone() };
             let weights_content = release.weights_content.clone().or_else(|| clock.content_of(release));
-            let release = Release { figures, weights_content, ..Release::clone(release) };
+            let release = Release { weights_content, figures, ..Release::clone(release) };
             Ok(changed(store::write(node, &release).await?))
         }
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,

@@ -21,21 +21,21 @@ impl Operation<'_> {
         };
         let outcome = match begun {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match planner::sync(self.profile, &facts, wishes) {
+            Ok((lock, facts)) => match planner::sync(self.profile, &facts, wishes) {
                 Err(Refused(findings)) => RunOutcome::Refused { findings },
-                Ok(sync) => self.carry_weights(sync, wishes).await,
+                Ok(sync) => self.carry_weights(sync, wishes, &lock).await,
             },
         };
         self.finish(outcome).await
     }
 
-    async fn carry_weights(&self, sync: planner::Sync, wishes: SyncWishes) -> RunOutcome {
+    async fn carry_weights(&self, sync: planner::Sync, wishes: SyncWishes, lock: &Lock) -> RunOutcome {
         let planner::Sync { planned, files, bytes, extra } = sync;
         for finding in planned.warnings {
             self.events.tell(Event::Warning { finding }).await;
         }
         let plan = planned.plan;
-        match self.run(&plan, self.cancel).await {
+        match self.run(&plan, &self.cancel.or_lost(lock)).await {
             Ok(done) => RunOutcome::Synced {
                 files,
                 bytes,

@@ -112,7 +112,7 @@ pub struct Cluster {
     #[schemars(length(min = 1))]
     pub nodes: Vec<Node>,
     /// How weights get from node to node.
-    #[serde(default, skip_serializing_if = "Transfer::is_default")]
+    #[serde(default)]
     pub transfer: Transfer,
 }
 
@@ -132,12 +132,6 @@ pub struct Transfer {
 impl Default for Transfer {
     fn default() -> Self {
         Self { weights: WeightsWay::Direct, streams: 4 }
-    }
-}
-
-impl Transfer {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
     }
 }
 

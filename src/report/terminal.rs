@@ -2,6 +2,7 @@
 //! change of state, and one every half minute that says what is waited for.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -342,7 +343,7 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             for (node, files) in extra {
                 let what =
                     if *removed { "removed" } else { "left alone; `sync --delete-extra` removes them" };
-                text += &format!("\n{node}: not of the model: {} ({what})", files.join(", "));
+                let _ = write!(text, "\n{node}: not of the model: {} ({what})", files.join(", "));
             }
             text
         }

@@ -382,7 +382,7 @@ def tell():
 
 
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-    signal.signal(number, lambda *_: leave(1, "stopped by a signal"))
+    signal.signal(number, lambda *_: leaving.locked() or leave(1, "stopped by a signal"))
 threading.Thread(target=watch, daemon=True).start()
 if shutil.which("rsync") is None:
     leave(1, "rsync is not installed")
@@ -417,7 +417,8 @@ if batch:
     items.append(batch)
 outstanding = [len(items) + len(candidates)]
 if files:
-    workers = [threaded(expectations), threaded(tell)][:1]
+    threaded(tell)
+    workers = [threaded(expectations)]
     workers += [threaded(compare) for _ in range(min(os.cpu_count() or 1, len(candidates)))]
     workers += [threaded(stream) for _ in range(streams)]
     for worker in workers:

@@ -148,7 +148,7 @@ fn two(text: &str) -> Option<(u64, u64)> {
 
 /// Removes files below a folder; false where none was named.
 pub async fn remove_files(host: &dyn Host, folder: &str, files: &[String]) -> Result<bool, HostError> {
-    let input: String = files.iter().map(|file| format!("{file}\0")).collect();
+    let input = files.iter().flat_map(|file| [file.as_str(), "\0"]).collect::<String>();
     let script = Script::new("remove-files", include_str!("remove-files.sh"), [folder]).input(input);
     succeeded(host, "remove files that are not the model's", &host.run(script).await?)?;
     Ok(!files.is_empty())

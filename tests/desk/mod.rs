@@ -167,7 +167,7 @@ impl Desk {
                 Command::Deploy => operation.deploy(&self.delivery).await,
                 Command::Rollback(target) => operation.rollback(target).await,
                 Command::Stop => operation.stop().await,
-                Command::Sync(wishes) => operation.sync(wishes).await,
+                Command::Sync(wishes) => Box::pin(operation.sync(wishes)).await,
             }
         };
         let outcome = tokio::select! {

@@ -39,7 +39,10 @@ fn the_annotated_example_is_whole() {
         .lines()
         .filter(|line| !line.ends_with("# default"))
         .fold(String::new(), |text, line| text + line + "\n");
-    let without = without.replace("\nready:", "\nready: {}").replace("\nverify:", "\nverify: {}");
+    let without = without
+        .replace("\nready:", "\nready: {}")
+        .replace("\n  transfer:", "\n  transfer: {}")
+        .replace("\nverify:", "\nverify: {}");
     let without = without.replace("\nbench:", "\nbench: {}");
     assert_eq!(parse("without", &without).unwrap_or_else(|error| panic!("{error}")), profile);
 

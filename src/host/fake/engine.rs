@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::cluster::{Behaviour, State};
 use super::kept;
 use super::machine::{FakeContainer, now};
+use crate::cluster::facts::ModelFile;
 use crate::host::{Door, HostError, HttpAnswer};
 use crate::profile::NodeName;
 
@@ -119,7 +120,7 @@ impl State {
         let machines = addresses(head).into_iter().filter_map(|address| self.by_address(address));
         let mut folders = machines.map(|(_, machine)| machine.folders.get(path).map(|folder| &folder.files));
         let first = folders.next();
-        first.is_none_or(|first| first.is_some() && folders.all(|folder| folder == first))
+        first.is_none_or(|first| first.is_some() && folders.all(|folder| alike(first, folder)))
     }
 
     /// The head that has a port of a node for its endpoint.
@@ -359,4 +360,10 @@ fn list(argument: &str) -> Option<Vec<Ipv4Addr>> {
 fn model_path(container: &FakeContainer) -> Option<&str> {
     let mounts = container.spec.iter().flat_map(|spec| &spec.mounts);
     mounts.filter(|mount| mount.source.starts_with('/')).map(|mount| mount.source.as_str()).next()
+}
+
+/// Whether two folders have the same model in them.
+fn alike(one: Option<&Vec<ModelFile>>, other: Option<&Vec<ModelFile>>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_like(other))
 }
