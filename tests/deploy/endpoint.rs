@@ -113,7 +113,7 @@ async fn an_image_is_built_where_its_inputs_changed() {
     };
     let before = desk.clone();
     let (hosts, operator) = (before.hosts(), crate::desk::operator());
-    let found = sparkctl::operation::check(&before.profile, &before.delivery, &hosts, &operator, false);
+    let found = sparkctl::operation::check(&before.profile, &before.delivery, &hosts, &operator, None);
     let found = found.await.findings;
     assert!(found.iter().any(|f| f.id == "image-absent" && f.severity == Severity::Note), "{found:?}");
 
