@@ -72,8 +72,7 @@ impl Answer {
             let (heard, text, endpoint) = (&mut self.heard, &mut self.text, self.endpoint);
             // An event that was cut is not malformed.
             self.reader.end(|data| {
-                piece::is_done(data)
-                    || piece::read(data).is_ok() && heard.event(data, at, endpoint, text.as_mut())
+                piece::is_done(data) || piece::read(data).is_ok() && heard.event(data, at, endpoint, text.as_mut())
             });
         }
         let failure = self.failure(cut);
@@ -113,18 +112,13 @@ impl Answer {
             return fail(kind, why);
         }
         if !heard.done && !heard.finished {
-            return fail(
-                FailureKind::Cut,
-                "the stream ended before the answer did: no `finish_reason`, no `[DONE]`",
-            );
+            return fail(FailureKind::Cut, "the stream ended before the answer did: no `finish_reason`, no `[DONE]`");
         }
         if heard.first.is_none() {
             return fail(FailureKind::Empty, "the stream held nothing of an answer");
         }
         match heard.usage.map(|usage| (usage.prompt_tokens, usage.completion_tokens)) {
-            Some((Some(_), Some(0))) => {
-                fail(FailureKind::Empty, "the answer has no token, by the server's `usage`")
-            }
+            Some((Some(_), Some(0))) => fail(FailureKind::Empty, "the answer has no token, by the server's `usage`"),
             Some((Some(_), Some(_))) => None,
             _ => fail(FailureKind::NoUsage, "the server told no `usage`, so its tokens cannot be counted"),
         }
@@ -171,3 +165,4 @@ impl Heard {
         false
     }
 }
+

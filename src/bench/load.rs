@@ -85,8 +85,7 @@ pub async fn run(
     let (told, mut telling) = mpsc::unbounded_channel();
     let (mut done, mut result) = oneshot::channel();
     let (order, target) = (order.clone(), target.clone());
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BenchError::Begin)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BenchError::Begin)?;
     let work = move || {
         runtime.block_on(async move {
             tokio::select! {
@@ -287,8 +286,7 @@ impl Running {
             None => self.conversations,
         };
         let due = arrival::due(rate, burstiness, count, self.session.order.workload.seed);
-        let slots =
-            Arc::new(Semaphore::new(most.map_or(Semaphore::MAX_PERMITS, |most| most.max(1) as usize)));
+        let slots = Arc::new(Semaphore::new(most.map_or(Semaphore::MAX_PERMITS, |most| most.max(1) as usize)));
         let idle: Arc<Mutex<VecDeque<Connection>>> = Arc::default();
         let mut tasks = JoinSet::new();
         for seconds in due {
@@ -351,9 +349,7 @@ impl Running {
     }
 
     fn result(&self, cpu_seconds: f64, looks: Vec<f64>, before: &Counters, after: &Counters) -> Run {
-        let take = |list: &Mutex<Vec<f64>>| {
-            std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
-        };
+        let take = |list: &Mutex<Vec<f64>>| std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner));
         let mut asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         asked.sort_by(|a, b| a.request.start.total_cmp(&b.request.start));
         let usages: Vec<Usage> = asked.iter().filter_map(|asked| asked.usage).collect();

@@ -117,8 +117,7 @@ impl Pattern {
         }
         let text = data.strip_prefix(self.before.as_slice())?.strip_suffix(self.after.as_slice())?;
         // Otherwise the text may end earlier, or mean something else than it says.
-        let plain =
-            !text.is_empty() && text.iter().all(|byte| *byte >= b' ' && *byte != b'"' && *byte != b'\\');
+        let plain = !text.is_empty() && text.iter().all(|byte| *byte >= b' ' && *byte != b'"' && *byte != b'\\');
         if plain { std::str::from_utf8(text).ok() } else { None }
     }
 
@@ -140,12 +139,9 @@ pub fn read(data: &[u8]) -> Result<Piece<'_>, String> {
         let begin: String = String::from_utf8_lossy(data).chars().take(80).collect();
         format!("`{begin}` is no event of this API: {error}")
     })?;
-    let mut piece =
-        Piece { usage: chunk.usage, error: chunk.error.as_ref().and_then(words), ..Piece::default() };
+    let mut piece = Piece { usage: chunk.usage, error: chunk.error.as_ref().and_then(words), ..Piece::default() };
     if chunk.object.is_some_and(|object| object.0 == "error") && piece.error.is_none() {
-        piece.error = Some(
-            chunk.message.map_or_else(|| "an error without words".to_owned(), |text| text.0.into_owned()),
-        );
+        piece.error = Some(chunk.message.map_or_else(|| "an error without words".to_owned(), |text| text.0.into_owned()));
     }
     let Some(choice) = chunk.choices.and_then(|choices| choices.into_iter().next()) else { return Ok(piece) };
     piece.choice = true;
@@ -153,8 +149,7 @@ pub fn read(data: &[u8]) -> Result<Piece<'_>, String> {
     let delta = choice.delta.unwrap_or_default();
     piece.tool = delta.tool_calls.is_some_and(|calls| !calls.is_empty());
     let texts = [choice.text, delta.content, delta.reasoning, delta.reasoning_content];
-    piece.text =
-        texts.into_iter().flatten().map(|text| text.0).find(|text| !text.is_empty()).unwrap_or_default();
+    piece.text = texts.into_iter().flatten().map(|text| text.0).find(|text| !text.is_empty()).unwrap_or_default();
     Ok(piece)
 }
 
@@ -163,9 +158,9 @@ fn words(error: &Value) -> Option<String> {
     match error {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
-        other => Some(
-            other.get("message").and_then(Value::as_str).map_or_else(|| other.to_string(), str::to_owned),
-        ),
+        other => {
+            Some(other.get("message").and_then(Value::as_str).map_or_else(|| other.to_string(), str::to_owned))
+        }
     }
 }
 
@@ -180,3 +175,4 @@ pub fn error_words(body: &[u8]) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(300).collect()
 }
+

@@ -54,8 +54,7 @@ pub async fn models(client: &Client) -> Result<Vec<String>, String> {
     if status != 200 {
         return Err(format!("HTTP {status}: {}", super::piece::error_words(&body)));
     }
-    let body: Value =
-        serde_json::from_slice(&body).map_err(|error| format!("its list of models is no JSON: {error}"))?;
+    let body: Value = serde_json::from_slice(&body).map_err(|error| format!("its list of models is no JSON: {error}"))?;
     let listed = body["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
     Ok(listed.map(str::to_owned).collect())
 }
@@ -77,10 +76,7 @@ pub async fn prepare(
         let longer = probe(client, order, &ready, &format!("{mark}-l"), LONGER, end, &mut connection).await;
         ready.text = learn(client, model, first.input_tokens, longer.input_tokens, &mut connection).await;
         if first.input_tokens.is_none() {
-            ready.notes.push(note(
-                "lengths-guessed",
-                "the server told no `usage`: lengths are guessed, 4 letters a token",
-            ));
+            ready.notes.push(note("lengths-guessed", "the server told no `usage`: lengths are guessed, 4 letters a token"));
         }
     }
     Ok(ready)
@@ -113,10 +109,7 @@ async fn takes(
                     break;
                 }
             }
-            Some(RequestFailure {
-                kind: FailureKind::Connect | FailureKind::Stalled | FailureKind::Cut | FailureKind::Unfinished,
-                message,
-            }) => {
+            Some(RequestFailure { kind: FailureKind::Connect | FailureKind::Stalled | FailureKind::Cut | FailureKind::Unfinished, message }) => {
                 return Err(BenchError::NoAnswer(message.clone()));
             }
             _ => return Ok(answered),
@@ -133,14 +126,11 @@ fn refused(takes: Takes, order: &Order) -> Option<Note> {
         (fixed && !takes.min_tokens, "min_tokens"),
         (!takes.usage, "stream_options"),
     ];
-    let refused: Vec<_> =
-        fields.iter().filter(|(refused, _)| *refused).map(|(_, name)| format!("`{name}`")).collect();
+    let refused: Vec<_> = fields.iter().filter(|(refused, _)| *refused).map(|(_, name)| format!("`{name}`")).collect();
     let list = refused.join(", ");
     (!refused.is_empty()).then(|| Note {
         id: "fields-refused".to_owned(),
-        message: format!(
-            "the server refused {list} (HTTP 400), so that answers may be shorter than asked for"
-        ),
+        message: format!("the server refused {list} (HTTP 400), so that answers may be shorter than asked for"),
     })
 }
 

@@ -122,8 +122,7 @@ impl Prompts<'_> {
         let own = format!("Request {}-{place}.", self.mark);
         let front = if workload.prefix_tokens > 0 {
             // The same for all of the run.
-            let prefix =
-                self.text.cut(f64::from(workload.prefix_tokens), &mut self::random(workload.seed, u64::MAX));
+            let prefix = self.text.cut(f64::from(workload.prefix_tokens), &mut self::random(workload.seed, u64::MAX));
             format!("Run {}.\n\n{prefix}\n\n{own}", self.mark)
         } else {
             own
@@ -245,3 +244,4 @@ fn conversation(entry: Entry) -> Result<Option<Conversation>, String> {
     found.turns.retain(|turn| !turn.trim().is_empty());
     Ok((!found.turns.is_empty()).then_some(found))
 }
+

@@ -106,8 +106,7 @@ enum EndpointArg {
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    let number =
-        text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0 && *number <= 1e9);
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0 && *number <= 1e9);
     number.ok_or_else(|| "write a number above 0".to_owned())
 }
 
@@ -151,18 +150,12 @@ pub async fn run(args: BenchArgs, global: &Global) -> Result<Exit, CommandError>
     }
     let goodput = args.goodput.unwrap_or_default();
     match global.output {
-        Output::Json => {
-            print(&format!("{}\n", report::json::document(report::bench::document(&result, &goodput))))
-        }
+        Output::Json => print(&format!("{}\n", report::json::document(report::bench::document(&result, &goodput)))),
         Output::Text => print(&report::bench::text(&result, &goodput)),
     }
     let answered = result.points.iter().flat_map(|point| &point.runs).flat_map(|run| &run.requests);
     // Where nothing was answered, nothing was measured.
-    Ok(if answered.into_iter().any(|request| request.failure.is_none()) {
-        Exit::Done
-    } else {
-        Exit::Unhealthy
-    })
+    Ok(if answered.into_iter().any(|request| request.failure.is_none()) { Exit::Done } else { Exit::Unhealthy })
 }
 
 /// What is to be measured, and the nodes it runs on, where they are known.
@@ -203,9 +196,7 @@ async fn deployment(args: &BenchArgs, global: &Global) -> Result<Found, CommandE
     let facts: Vec<NodeFacts> = facts.into_iter().flatten().collect();
     let Some(release) = planner::running(&profile.name, &facts) else {
         let message = format!("error: {} does not run", profile.name);
-        return Err(
-            CommandError::new(Exit::Unhealthy, message).hint("deploy it, or give an endpoint with --url")
-        );
+        return Err(CommandError::new(Exit::Unhealthy, message).hint("deploy it, or give an endpoint with --url"));
     };
     let served = planner::release_numbered(release, &facts).map_or(profile, |record| record.profile);
     let subject = Subject {
@@ -222,8 +213,7 @@ async fn deployment(args: &BenchArgs, global: &Global) -> Result<Found, CommandE
 fn normal(url: &str) -> String {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let url = url.trim_end_matches('/');
-    let url =
-        ["/chat/completions", "/completions"].iter().find_map(|end| url.strip_suffix(end)).unwrap_or(url);
+    let url = ["/chat/completions", "/completions"].iter().find_map(|end| url.strip_suffix(end)).unwrap_or(url);
     if url.ends_with("/v1") { url.to_owned() } else { format!("{url}/v1") }
 }
 
@@ -306,14 +296,11 @@ fn failed(error: &BenchError, url: &str) -> CommandError {
     };
     let told = CommandError::new(exit, format!("error: {url} cannot be measured: {}", in_full(error)));
     match error {
-        BenchError::Encrypted(_) => {
-            told.hint("give the address of the engine itself, or of a tunnel to it, with http://")
+        BenchError::Encrypted(_) => told.hint("give the address of the engine itself, or of a tunnel to it, with http://"),
+        BenchError::NoAnswer(_) => told.hint("see that it serves, and that this machine may reach it: `curl` its /v1/models"),
+        BenchError::Refused(_) => {
+            told.hint("see its message: the model's name, the key, or lengths beyond its context may be wrong")
         }
-        BenchError::NoAnswer(_) => {
-            told.hint("see that it serves, and that this machine may reach it: `curl` its /v1/models")
-        }
-        BenchError::Refused(_) => told
-            .hint("see its message: the model's name, the key, or lengths beyond its context may be wrong"),
         _ => told,
     }
 }

@@ -28,12 +28,8 @@ fn order() -> Order {
 }
 
 fn target(address: impl std::fmt::Display) -> Target {
-    let subject = Subject {
-        url: format!("http://{address}/v1"),
-        model: "m".to_owned(),
-        deployment: None,
-        release: None,
-    };
+    let subject =
+        Subject { url: format!("http://{address}/v1"), model: "m".to_owned(), deployment: None, release: None };
     Target { subject, socket: None, key: Some("k3y".to_owned().into()) }
 }
 
@@ -68,47 +64,13 @@ async fn every_fault_is_counted_and_explained() {
         ("ended in a stream", send(format!("{begun}{end}")), FailureKind::Cut, "no `finish_reason`"),
         ("a chunk of no length", send(format!("{STREAM}zz\r\n")), FailureKind::Cut, "chunk"),
         ("no HTTP", send("hello\r\n\r\n".to_owned()), FailureKind::Cut, "before an answer"),
-        (
-            "malformed",
-            send(format!("{begun}{}{end}", chunk("data: {oops\n\n"))),
-            FailureKind::Malformed,
-            "{oops",
-        ),
-        (
-            "an error",
-            send(format!("{begun}{}{end}", chunk("data: {\"error\": {\"message\": \"engine died\"}}\n\n"))),
-            FailureKind::Error,
-            "engine died",
-        ),
-        (
-            "a status",
-            document("500 Internal Server Error", "", "{\"error\": {\"message\": \"no memory\"}}"),
-            FailureKind::Status,
-            "HTTP 500: no memory",
-        ),
-        (
-            "busy for long",
-            document("503 Service Unavailable", "Retry-After: 3600\r\n", "{}"),
-            FailureKind::Status,
-            "asks to wait 3600s",
-        ),
-        (
-            "no stream",
-            document("200 OK", "", "{\"choices\": []}"),
-            FailureKind::NotStreamed,
-            "a whole answer",
-        ),
+        ("malformed", send(format!("{begun}{}{end}", chunk("data: {oops\n\n"))), FailureKind::Malformed, "{oops"),
+        ("an error", send(format!("{begun}{}{end}", chunk("data: {\"error\": {\"message\": \"engine died\"}}\n\n"))), FailureKind::Error, "engine died"),
+        ("a status", document("500 Internal Server Error", "", "{\"error\": {\"message\": \"no memory\"}}"), FailureKind::Status, "HTTP 500: no memory"),
+        ("busy for long", document("503 Service Unavailable", "Retry-After: 3600\r\n", "{}"), FailureKind::Status, "asks to wait 3600s"),
+        ("no stream", document("200 OK", "", "{\"choices\": []}"), FailureKind::NotStreamed, "a whole answer"),
         ("nothing", send(format!("{STREAM}{end}")), FailureKind::Empty, "empty answer"),
-        (
-            "no usage",
-            send(format!(
-                "{STREAM}{}{}{end}",
-                chunk("data: {\"choices\":[{\"delta\":{\"content\":\"w\"},\"finish_reason\":\"stop\"}]}\n\n"),
-                chunk("data: [DONE]\n\n")
-            )),
-            FailureKind::NoUsage,
-            "no `usage`",
-        ),
+        ("no usage", send(format!("{STREAM}{}{}{end}", chunk("data: {\"choices\":[{\"delta\":{\"content\":\"w\"},\"finish_reason\":\"stop\"}]}\n\n"), chunk("data: [DONE]\n\n"))), FailureKind::NoUsage, "no `usage`"),
     ];
     for (name, steps, kind, words) in cases {
         let mut order = order();
@@ -130,33 +92,11 @@ async fn what_is_odd_and_right_is_answered() {
     let ping = Step::Send(chunk(": ping\n\n"));
     let cases: Vec<(&str, Vec<Step>)> = vec![
         ("a byte a chunk", vec![Step::Send(format!("{STREAM}{bytes}0\r\n\r\n"))]),
-        (
-            "names of chunks, and a trailer",
-            vec![Step::Send(format!(
-                "{STREAM}{:X};name=value\r\n{all}\r\n0\r\nX-After: 1\r\n\r\n",
-                all.len()
-            ))],
-        ),
-        (
-            "until the connection ends",
-            vec![
-                Step::Send(format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{all}")),
-                Step::Close,
-            ],
-        ),
-        (
-            "longer than the limit on silence, kept alive",
-            vec![
-                Step::Send(STREAM.to_owned()),
-                wait.clone(),
-                ping.clone(),
-                wait.clone(),
-                ping,
-                wait,
-                Step::Send(chunk(&all)),
-                Step::Send("0\r\n\r\n".to_owned()),
-            ],
-        ),
+        ("names of chunks, and a trailer", vec![Step::Send(format!("{STREAM}{:X};name=value\r\n{all}\r\n0\r\nX-After: 1\r\n\r\n", all.len()))]),
+        ("until the connection ends", vec![Step::Send(format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{all}")), Step::Close]),
+        ("longer than the limit on silence, kept alive", vec![
+            Step::Send(STREAM.to_owned()), wait.clone(), ping.clone(), wait.clone(), ping, wait, Step::Send(chunk(&all)), Step::Send("0\r\n\r\n".to_owned()),
+        ]),
         ("no end behind the end", vec![Step::Send(format!("{STREAM}{}", chunk(&all))), Step::Silence]),
     ];
     for (name, steps) in cases {
@@ -203,17 +143,13 @@ async fn what_cannot_be_measured_at_all_is_an_error() {
     let refusal = "{\"error\": {\"message\": \"The model `m` does not exist.\"}}";
     let address = serve(move |_, _| document("404 Not Found", "", refusal)).await;
     let error = run(&order(), &target(address), |_| {}).await.expect_err("there is no such model");
-    assert!(
-        matches!(&error, BenchError::Refused(why) if why == "HTTP 404: The model `m` does not exist."),
-        "{error:?}"
-    );
+    assert!(matches!(&error, BenchError::Refused(why) if why == "HTTP 404: The model `m` does not exist."), "{error:?}");
 
     let silent = serve(|_, _| vec![Step::Silence]).await;
     let error = run(&order(), &target(silent), |_| {}).await.expect_err("it does not answer");
     assert!(matches!(&error, BenchError::NoAnswer(why) if why.contains("no byte for 300ms")), "{error:?}");
 
-    let nobody =
-        std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is a port");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("there is a port");
     let error = run(&order(), &target(nobody), |_| {}).await.expect_err("nobody listens");
     assert!(matches!(&error, BenchError::NoAnswer(why) if why.contains("connection refused")), "{error:?}");
     assert!(!format!("{:?}", target(nobody)).contains("k3y"));
@@ -225,8 +161,7 @@ async fn the_time_limit_ends_everything() {
     let mut order = order();
     order.limits.total = Duration::from_millis(700);
     order.requests = Some(1000);
-    order.loads =
-        vec![Load::Concurrency(3), Load::Rate { per_second: 0.01, burstiness: None, max_concurrency: None }];
+    order.loads = vec![Load::Concurrency(3), Load::Rate { per_second: 0.01, burstiness: None, max_concurrency: None }];
     let ping = || vec![Step::Send(chunk(": ping\n\n")), Step::Wait(Duration::from_millis(50))];
     let report = measured(&order, move |_| {
         let pings = (0..200).flat_map(|_| ping());
@@ -251,11 +186,7 @@ async fn loads_send_what_they_are_to_send() {
     order.workload.turns = 3;
     let address = serve(move |path, body| {
         if path != "/v1/chat/completions" || body.contains("\"max_tokens\":2,") {
-            return if path == "/v1/chat/completions" {
-                good(2)
-            } else {
-                document("404 Not Found", "", "{}")
-            };
+            return if path == "/v1/chat/completions" { good(2) } else { document("404 Not Found", "", "{}") };
         }
         kept.lock().expect("no test panicked").push(body.to_owned());
         let mut steps = vec![Step::Wait(Duration::from_millis(20))];
@@ -271,19 +202,15 @@ async fn loads_send_what_they_are_to_send() {
     });
     let report = report.await.expect("something was measured");
     assert_eq!(runs, [0, 1, 2, 0, 1, 2]);
-    let lengths: Vec<_> =
-        report.points.iter().flat_map(|point| &point.runs).map(|run| run.requests.len()).collect();
+    let lengths: Vec<_> = report.points.iter().flat_map(|point| &point.runs).map(|run| run.requests.len()).collect();
     assert_eq!(lengths, [9, 9, 9, 9], "warm-up is not among them");
     let bodies = bodies.lock().expect("no test panicked");
     assert_eq!(bodies.len(), 36 + 6);
     // A later turn carries what was said before it.
-    let last = bodies
-        .iter()
-        .filter(|body| body.matches("\"role\":\"assistant\",\"content\":\"w w w w \"").count() == 2);
+    let last = bodies.iter().filter(|body| body.matches("\"role\":\"assistant\",\"content\":\"w w w w \"").count() == 2);
     assert_eq!(last.count(), 14);
     let firsts = bodies.iter().filter(|body| !body.contains("assistant"));
-    let mut marks: Vec<_> =
-        firsts.filter_map(|body| body.split("Request ").nth(1)?.split('.').next()).collect();
+    let mut marks: Vec<_> = firsts.filter_map(|body| body.split("Request ").nth(1)?.split('.').next()).collect();
     marks.sort_unstable();
     marks.dedup();
     assert_eq!(marks.len(), 14, "every conversation begins with a mark of its own");
@@ -297,11 +224,7 @@ async fn completions_are_asked_as_text() {
             return document("404 Not Found", "", "{}");
         }
         let piece = "data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"length\"}]}\n\n";
-        vec![Step::Send(format!(
-            "{STREAM}{}{}0\r\n\r\n",
-            chunk(piece),
-            chunk(&(usage(1) + "data: [DONE]\n\n"))
-        ))]
+        vec![Step::Send(format!("{STREAM}{}{}0\r\n\r\n", chunk(piece), chunk(&(usage(1) + "data: [DONE]\n\n"))))]
     });
     let mut order = order();
     order.workload.endpoint = Endpoint::Completions;

@@ -2,23 +2,13 @@
 
 use crate::bench::metrics::{Distribution, Goodput, Spread, metrics};
 use crate::bench::notes::notes;
-use crate::bench::result::{
-    ClientDelay, FailureKind, Load, Point, PrefixCache, Request, RequestFailure, Run,
-};
+use crate::bench::result::{ClientDelay, FailureKind, Load, Point, PrefixCache, Request, RequestFailure, Run};
 use crate::bench::workload::Workload;
 
 fn request(start: f64, ttft: f64, itls: &[f64], tokens: u32) -> Request {
     let seconds = ttft + itls.iter().sum::<f64>();
     let (input_tokens, output_tokens) = (Some(10), Some(tokens));
-    Request {
-        start,
-        ttft: Some(ttft),
-        itls: itls.to_vec(),
-        seconds,
-        input_tokens,
-        output_tokens,
-        ..Request::default()
-    }
+    Request { start, ttft: Some(ttft), itls: itls.to_vec(), seconds, input_tokens, output_tokens, ..Request::default() }
 }
 
 fn failed(start: f64, kind: FailureKind) -> Request {
@@ -33,10 +23,11 @@ fn run(seconds: f64, requests: Vec<Request>) -> Run {
 #[test]
 fn the_figures_are_those_of_the_definitions() {
     // Two answers of 5 and 1 tokens, the first of them in three pieces; a failure that gives neither time nor tokens.
-    let run = run(
-        4.0,
-        vec![request(0.0, 0.5, &[0.25, 0.75], 5), request(1.0, 0.25, &[], 1), failed(2.0, FailureKind::Cut)],
-    );
+    let run = run(4.0, vec![
+        request(0.0, 0.5, &[0.25, 0.75], 5),
+        request(1.0, 0.25, &[], 1),
+        failed(2.0, FailureKind::Cut),
+    ]);
     let goodput = Goodput { ttft_ms: Some(300.0), tpot_ms: Some(100.0), e2el_ms: None };
     let figures = metrics(&run, &goodput);
     assert_eq!((figures.completed, figures.failed), (2, 1));
@@ -54,11 +45,7 @@ fn the_figures_are_those_of_the_definitions() {
     assert_eq!(figures.max_concurrent_requests, 2);
     // In the first second two of three pieces, of 5 tokens; in the next the last, and the other's one token.
     let close = |a: f64, b: f64| (a - b).abs() < 1e-9;
-    assert!(
-        close(figures.max_output_tokens_per_second, 10.0 / 3.0),
-        "{}",
-        figures.max_output_tokens_per_second
-    );
+    assert!(close(figures.max_output_tokens_per_second, 10.0 / 3.0), "{}", figures.max_output_tokens_per_second);
 }
 
 #[test]
@@ -72,9 +59,7 @@ fn nothing_answered_has_no_latencies() {
 #[test]
 fn percentiles_are_numpys() {
     let values = Distribution::new([50.0, 15.0, 40.0, 20.0, 35.0, f64::NAN]);
-    for (percent, wanted) in
-        [(0.0, 15.0), (5.0, 16.0), (40.0, 29.0), (50.0, 35.0), (99.0, 49.6), (100.0, 50.0)]
-    {
+    for (percent, wanted) in [(0.0, 15.0), (5.0, 16.0), (40.0, 29.0), (50.0, 35.0), (99.0, 49.6), (100.0, 50.0)] {
         let found = values.percentile(percent).expect("there are values");
         assert!((found - wanted).abs() < 1e-9, "p{percent}: {found}");
     }
@@ -103,7 +88,6 @@ fn what_makes_figures_other_than_they_seem_is_told() {
     assert_eq!(ids(vec![run(1.0, vec![request(0.0, 0.1, &[0.1], 20)])], &plain), ["pieces-withheld"]);
     let retried = Request { retries: 2, ..request(0.0, 0.1, &[0.1, 0.1], 20) };
     assert_eq!(ids(vec![run(1.0, vec![retried])], &plain), ["retried"]);
-    let all =
-        vec![failed(0.0, FailureKind::Cut), failed(0.0, FailureKind::Stalled), failed(0.0, FailureKind::Cut)];
+    let all = vec![failed(0.0, FailureKind::Cut), failed(0.0, FailureKind::Stalled), failed(0.0, FailureKind::Cut)];
     assert_eq!(ids(vec![run(1.0, all)], &plain), ["failed-stalled", "failed-cut"]);
 }

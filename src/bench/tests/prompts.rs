@@ -10,8 +10,7 @@ fn script(workload: &Workload, text: &Text, mark: &str, place: u64) -> Script {
 #[test]
 fn the_same_seed_sends_the_same_but_for_the_mark() {
     let text = Text::by_length(0.25, 30.0);
-    let workload =
-        Workload { input: Length { least: 50, most: 400 }, turns: 3, seed: 5, ..Workload::default() };
+    let workload = Workload { input: Length { least: 50, most: 400 }, turns: 3, seed: 5, ..Workload::default() };
     let first = script(&workload, &text, "aaaa", 3);
     assert_eq!(first, script(&workload, &text, "aaaa", 3));
     let again = script(&workload, &text, "bbbb", 3);

@@ -21,8 +21,7 @@ pub enum Step {
 }
 
 /// The head of a stream, chunked.
-pub const STREAM: &str =
-    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+pub const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
 /// One HTTP chunk.
 pub fn chunk(text: &str) -> String {
@@ -34,9 +33,7 @@ pub fn good(words: u32) -> Vec<Step> {
     let mut out = STREAM.to_owned();
     for word in 1..=words {
         let finish = if word == words { "\"length\"" } else { "null" };
-        out += &chunk(&format!(
-            "data: {{\"choices\":[{{\"delta\":{{\"content\":\"w \"}},\"finish_reason\":{finish}}}]}}\n\n"
-        ));
+        out += &chunk(&format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"w \"}},\"finish_reason\":{finish}}}]}}\n\n"));
     }
     out += &chunk(&usage(words));
     out += &chunk("data: [DONE]\n\n");
@@ -50,9 +47,7 @@ pub fn usage(tokens: u32) -> String {
 /// A whole answer that is no stream.
 pub fn document(status: &str, headers: &str, body: &str) -> Vec<Step> {
     let length = body.len();
-    vec![Step::Send(format!(
-        "HTTP/1.1 {status}\r\n{headers}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    ))]
+    vec![Step::Send(format!("HTTP/1.1 {status}\r\n{headers}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"))]
 }
 
 /// Listens; the function gets path and body.
@@ -72,10 +67,7 @@ pub async fn serve(answer: impl Fn(&str, &str) -> Vec<Step> + Send + Sync + 'sta
     address
 }
 
-async fn connection(
-    stream: TcpStream,
-    answer: &(dyn Fn(&str, &str) -> Vec<Step> + Send + Sync),
-) -> std::io::Result<()> {
+async fn connection(stream: TcpStream, answer: &(dyn Fn(&str, &str) -> Vec<Step> + Send + Sync)) -> std::io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     loop {

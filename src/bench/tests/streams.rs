@@ -25,9 +25,7 @@ fn events(pieces: &[&[u8]]) -> Vec<String> {
 
 fn chat(content: &str, finish: bool) -> String {
     let finish = if finish { "\"stop\"" } else { "null" };
-    format!(
-        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{content}\"}},\"finish_reason\":{finish}}}]}}\n\n"
-    )
+    format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{content}\"}},\"finish_reason\":{finish}}}]}}\n\n")
 }
 
 const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n";
@@ -133,36 +131,14 @@ fn each_way_to_end_is_told_apart() {
         ("ended in the middle", chat("a", false), None, Some(FailureKind::Cut)),
         ("ended in an event", chat("a", false) + "data: {\"choi", None, Some(FailureKind::Cut)),
         ("no JSON", chat("a", false) + "data: {\"choi\n\n" + &good, None, Some(FailureKind::Malformed)),
-        (
-            "another shape",
-            "data: {\"choices\":\"none\"}\n\n".to_owned() + DONE,
-            None,
-            Some(FailureKind::Malformed),
-        ),
+        ("another shape", "data: {\"choices\":\"none\"}\n\n".to_owned() + DONE, None, Some(FailureKind::Malformed)),
         ("lines that are no events", "{\"choices\":[]}\n{}\n".to_owned(), None, Some(FailureKind::Malformed)),
-        (
-            "an error",
-            chat("a", false) + "data: {\"error\":{\"message\":\"died\"}}\n\n",
-            None,
-            Some(FailureKind::Error),
-        ),
-        (
-            "an old error",
-            "data: {\"object\":\"error\",\"message\":\"died\"}\n\n".to_owned(),
-            None,
-            Some(FailureKind::Error),
-        ),
+        ("an error", chat("a", false) + "data: {\"error\":{\"message\":\"died\"}}\n\n", None, Some(FailureKind::Error)),
+        ("an old error", "data: {\"object\":\"error\",\"message\":\"died\"}\n\n".to_owned(), None, Some(FailureKind::Error)),
         ("no usage", [&chat("a", true), DONE].concat(), None, Some(FailureKind::NoUsage)),
         ("nothing at all", String::new(), None, Some(FailureKind::Empty)),
         ("only its end", DONE.to_owned(), None, Some(FailureKind::Empty)),
-        (
-            "only the role",
-            "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n".to_owned()
-                + USAGE
-                + DONE,
-            None,
-            Some(FailureKind::Empty),
-        ),
+        ("only the role", "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n".to_owned() + USAGE + DONE, None, Some(FailureKind::Empty)),
         ("only keep-alives", ": ping\n\n".repeat(5), None, Some(FailureKind::Empty)),
     ];
     for (name, stream, cut, wanted) in cases {
@@ -216,18 +192,14 @@ fn an_empty_text_is_a_token_of_a_completion() {
 #[test]
 fn events_that_differ_in_their_text_alone_are_told_by_their_bytes() {
     let event = |text: &str, finish: &str| {
-        format!(
-            "{{\"id\":\"a\",\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}],\"usage\":null}}"
-        )
+        format!("{{\"id\":\"a\",\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}},\"finish_reason\":{finish}}}],\"usage\":null}}")
     };
     let mut pattern = piece::Pattern::default();
     let first = event(" one", "null");
     assert_eq!(pattern.text(first.as_bytes()), None);
     assert!(pattern.read(first.as_bytes()).is_ok());
     assert_eq!(pattern.text(event("zwei", "null").as_bytes()), Some("zwei"));
-    for other in
-        [event("zwei", "\"stop\""), event("", "null"), event("a\\n", "null"), event("a\",\"b\":\"", "null")]
-    {
+    for other in [event("zwei", "\"stop\""), event("", "null"), event("a\\n", "null"), event("a\",\"b\":\"", "null")] {
         assert_eq!(pattern.text(other.as_bytes()), None, "{other}");
     }
 }
