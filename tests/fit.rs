@@ -181,7 +181,8 @@ async fn stages_without_layers_and_experts_that_are_not_there_are_refused() {
         let method = "mtp".to_owned();
         e.speculative = Some(sparkctl::profile::Speculative { method, tokens: 1, model: None });
     };
-    let cases: &[(Edit, Option<u64>, Option<(Severity, &str)>)] = &[
+    type Case<'a> = (Edit, Option<u64>, Option<(Severity, &'a str)>);
+    let cases: &[Case] = &[
         (|_| {}, None, None),
         (
             |e| (e.tensor_parallel, e.pipeline_parallel) = (1, 4),
@@ -193,7 +194,7 @@ async fn stages_without_layers_and_experts_that_are_not_there_are_refused() {
         (|e| e.expert_parallel = true, Some(63), Some((Severity::Warning, "engine.expert_parallel"))),
         (mtp, None, Some((Severity::Warning, "engine.speculative.method"))),
         (
-            |e| drop(e.multimodal.insert(sparkctl::profile::Modality::Image, 4)),
+            |e| e.multimodal = [(sparkctl::profile::Modality::Image, 4)].into(),
             None,
             Some((Severity::Warning, "engine.multimodal")),
         ),
