@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::store::succeeded;
 use crate::event::Events;
@@ -19,9 +19,11 @@ use crate::host::{Host, HostError, Running, Script};
 use crate::profile::{DeploymentName, NodeName};
 
 /// How long the lock outlives its holder's last sign of life.
-const LEASE: Duration = Duration::from_secs(15);
+const LEASE: Duration = Duration::from_secs(18);
 /// How often the holder gives one.
-const BEAT: Duration = Duration::from_secs(4);
+const BEAT: Duration = Duration::from_secs(3);
+/// How many may be under way at once.
+const BEATS: usize = 3;
 /// How long a node may take to answer.
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -174,23 +176,33 @@ pub async fn unlock(host: &dyn Host) -> Result<Unlocked, HostError> {
     })
 }
 
-/// Keeps the process that holds the lock, and tells of its end.
+/// Keeps the process that holds the lock, and tells where it ended. What ends with the connection is told by whatever
+/// else needs the node, and goes on once that is back.
 fn hold(node: NodeName, running: Running, lost: Arc<watch::Sender<Option<NodeName>>>) -> JoinHandle<()> {
     tokio::spawn(async move {
         let Running { mut lines, end } = running;
         while lines.recv().await.is_some() {}
-        let _ = end.await;
-        lost.send_replace(Some(node));
+        if matches!(end.await, Ok(Ok(_))) {
+            lost.send_replace(Some(node));
+        }
     })
 }
 
-/// Signs of life, until it is aborted. One that cannot be given is told by whatever else needs the node.
+/// Signs of life, until it is aborted. One that cannot be given is told by whatever else needs the node. A node that is
+/// busy may take long over one: the next does not wait for it.
 fn beat(host: Arc<dyn Host>, events: Events) -> JoinHandle<()> {
     tokio::spawn(async move {
+        let mut under_way = JoinSet::new();
+        let mut tick = tokio::time::interval(BEAT);
         loop {
-            tokio::time::sleep(BEAT).await;
-            let step = events.stage().map_or_else(String::new, |stage| stage.to_string());
-            let _ = host.run(Script::new("refresh-lock", include_str!("refresh-lock.sh"), [step])).await;
+            tick.tick().await;
+            while under_way.try_join_next().is_some() {}
+            if under_way.len() < BEATS {
+                let step = events.stage().map_or_else(String::new, |stage| stage.to_string());
+                let script = Script::new("refresh-lock", include_str!("refresh-lock.sh"), [step]);
+                let host = host.clone();
+                under_way.spawn(async move { drop(host.run(script).await) });
+            }
         }
     })
 }
