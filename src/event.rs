@@ -13,7 +13,7 @@ use crate::cluster::facts::{ContainerState, NodeFacts};
 use crate::diagnose::Diagnosis;
 use crate::plan::{Plan, StageKind};
 use crate::profile::{DeploymentName, NodeName};
-use crate::release::ReleaseNumber;
+use crate::release::{RecordedImage, ReleaseNumber};
 
 /// Something that happened.
 #[derive(Debug, Clone, Serialize)]
@@ -94,6 +94,10 @@ pub enum RunOutcome {
     Deployed { release: ReleaseNumber, endpoint: String, outage_seconds: Option<f64> },
     /// No container of the deployment is left running.
     Stopped { release: Option<ReleaseNumber> },
+    /// The image is on all nodes; so many bytes had to be moved.
+    Pushed { image: RecordedImage, nodes: Vec<NodeName>, bytes: u64 },
+    /// The image is not on all nodes; `state` says what was left.
+    NotPushed { state: String },
     /// A check refused; nothing was changed.
     Refused { findings: Vec<Finding> },
     /// Another operation holds the lock; nothing was changed.

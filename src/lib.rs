@@ -30,6 +30,7 @@ pub mod model;
 pub mod operation;
 pub mod plan;
 pub mod profile;
+pub mod prune;
 pub mod release;
 pub mod report;
 pub mod status;

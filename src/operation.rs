@@ -6,6 +6,7 @@
 
 mod back;
 mod check;
+mod push;
 
 use std::time::Duration;
 
@@ -19,14 +20,14 @@ use crate::delivery::{Delivery, store as kept};
 use crate::diagnose::Diagnosis;
 use crate::error::{chain, in_full};
 use crate::event::{Event, Events, Failure, RunOutcome};
-use crate::execute::{Cancel, ExecuteError, Hosts, StepError, execute, readiness};
+use crate::execute::{Cancel, ExecuteError, Executed, Hosts, StepError, execute, readiness};
 use crate::fabric::{self, Links};
 use crate::host::HostError;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan};
 use crate::profile::{Node, Profile};
 use crate::release::lock::{self, Lock, LockError};
-use crate::release::{Figures, Outcome, Release, ReleaseNumber};
+use crate::release::{Outcome, Release, ReleaseNumber};
 
 pub use check::{Examined, check};
 
@@ -294,7 +295,7 @@ impl Operation<'_> {
         }
     }
 
-    async fn run(&self, plan: &Plan, cancel: &Cancel) -> Result<Figures, ExecuteError> {
+    async fn run(&self, plan: &Plan, cancel: &Cancel) -> Result<Executed, ExecuteError> {
         self.events.tell(Event::Planned { plan: Box::new(plan.clone()) }).await;
         execute(plan, self.hosts, self.events, cancel).await
     }
@@ -314,7 +315,7 @@ impl Operation<'_> {
         }
         let release = plan.release.expect("a plan that is not a stop has a release");
         match self.run(&plan, self.cancel).await {
-            Ok(figures) => RunOutcome::Deployed {
+            Ok(Executed { figures, .. }) => RunOutcome::Deployed {
                 release,
                 endpoint: plan.endpoint.clone().unwrap_or_default(),
                 outage_seconds: figures.outage_seconds,

@@ -71,6 +71,8 @@ fn what_is_pure_touches_nothing() {
         "memory",
         "engine",
         "plan",
+        "prune/mod.rs",
+        "prune/render.rs",
         "check",
         "diagnose",
         "delivery/mod.rs",

@@ -1,4 +1,4 @@
-//! `deploy`, `rollback` and `stop`: the commands that change nodes. One run: connect, listen for
+//! `deploy`, `push`, `rollback` and `stop`: the commands that change nodes. One run: connect, listen for
 //! signals, do the operation, report it, keep its record.
 
 use async_trait::async_trait;
@@ -30,6 +30,14 @@ pub struct DeployArgs {
     checks: check::Skip,
 }
 
+/// The image to all nodes, alone: what runs is not touched.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sparkctl push profiles/qwen35-122b.yaml")]
+pub struct PushArgs {
+    #[command(flatten)]
+    profile: known::ProfileArgs,
+}
+
 /// Back to an earlier release: the same image content, arguments, environment and weights.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  sparkctl rollback\n  sparkctl rollback qwen35-122b --to 7")]
@@ -51,6 +59,7 @@ pub struct StopArgs {
 
 enum What {
     Deploy(Delivery, Vec<String>),
+    Push,
     Rollback(Target),
     Stop,
 }
@@ -62,6 +71,12 @@ pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandEr
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
     run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), global).await
+}
+
+/// `sparkctl push`.
+pub async fn push(args: PushArgs, global: &Global) -> Result<Exit, CommandError> {
+    let Loaded { profile, places } = known::load(&args.profile)?;
+    run(&profile, Some(places), "push", What::Push, global).await
 }
 
 /// `sparkctl rollback`.
@@ -117,9 +132,13 @@ async fn run(
             Box::new(Terminal::new(live, global.quiet, global.verbose > 0, record, places))
         }
     };
-    let remember = known::Remember::new(profile)?;
     let (events, receiver) = Events::channel();
-    let reporting = tokio::spawn(report(receiver, vec![Box::new(audit), Box::new(remember), shown]));
+    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(audit), shown];
+    // A profile whose image was pushed is not yet what is deployed.
+    if !matches!(what, What::Push) {
+        sinks.insert(1, Box::new(known::Remember::new(profile)?));
+    }
+    let reporting = tokio::spawn(report(receiver, sinks));
 
     let (switch, cancel) = Cancel::new();
     let signals = listen(switch)?;
@@ -159,6 +178,7 @@ async fn operate(
     let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect };
     match what {
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
+        What::Push => operation.push().await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
     }

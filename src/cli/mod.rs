@@ -11,6 +11,7 @@ mod known;
 mod logs;
 mod new_file;
 mod plan;
+mod prune;
 mod releases;
 mod schema;
 mod session;
@@ -69,10 +70,12 @@ enum Command {
     Facts(facts::FactsArgs),
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
+    Push(change::PushArgs),
     Status(status::StatusArgs),
     Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
+    Prune(prune::PruneArgs),
     Logs(logs::LogsArgs),
     Import(import::ImportArgs),
     Config(config::ConfigArgs),
@@ -127,10 +130,12 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Facts(args) => facts::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
+        Command::Push(args) => change::push(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
+        Command::Prune(args) => prune::run(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
         Command::Import(args) => import::run(args, global),
         Command::Config(args) => config::run(&args, global),

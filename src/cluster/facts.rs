@@ -22,7 +22,7 @@ use crate::profile::{DeploymentName, NodeName};
 use crate::release::{Release, ReleaseNumber};
 
 pub use docker::{
-    Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore,
+    Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore, Layer,
     NoDocker, Ours,
 };
 pub use gpu::{Gpu, GpuProcess, Nvidia, Smi};

@@ -13,9 +13,10 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::error::in_full;
 use crate::event::{Event, Events};
 use crate::host::{Host, HostError};
-use crate::plan::{Plan, StageKind};
+use crate::plan::{Plan, Stage, StageKind};
 use crate::profile::NodeName;
 use crate::release::Figures;
 
@@ -61,8 +62,15 @@ pub enum StepError {
     /// What a node did is not what was asked of it.
     #[error("{0}")]
     Unexpected(String),
+    /// Several nodes of one step failed, each for itself.
+    #[error("{}", all(.0))]
+    Several(Vec<HostError>),
     #[error("interrupted")]
     Cancelled,
+}
+
+fn all(errors: &[HostError]) -> String {
+    errors.iter().map(|error| in_full(error)).collect::<Vec<_>>().join("; and ")
 }
 
 impl StepError {
@@ -70,6 +78,7 @@ impl StepError {
     fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Host(error) => Some(error.node()),
+            Self::Several(errors) => errors.first().map(HostError::node),
             Self::NotReady(
                 readiness::NotReady::Ended { node, .. } | readiness::NotReady::Gone { node, .. },
             ) => Some(node),
@@ -87,64 +96,92 @@ pub struct ExecuteError {
     pub source: StepError,
 }
 
-/// Executes `plan`. What was measured on the way is returned, and recorded by the plan's own last step.
+/// What a plan that was executed came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Executed {
+    /// What was measured on the way; the plan's own last step records it.
+    pub figures: Figures,
+    /// Bytes that went over the fabric.
+    pub moved: u64,
+}
+
+/// Executes `plan`. Stages that only move bytes go together where they follow one another.
 pub async fn execute(
     plan: &Plan,
     hosts: &Hosts,
     events: &Events,
     cancel: &Cancel,
-) -> Result<Figures, ExecuteError> {
+) -> Result<Executed, ExecuteError> {
     let mut clock = step::Clock::default();
-    for stage in &plan.stages {
-        let began = Instant::now();
-        clock.enter(stage.kind);
-        events.tell(Event::StageStarted { stage: stage.kind }).await;
-        let steps = stage.steps.iter().map(|step| {
-            let clock = &clock;
-            async move {
-                let failed = |source: StepError| {
-                    let node = source.node().unwrap_or(&step.node).clone();
-                    ExecuteError { stage: stage.kind, node, source }
-                };
-                let act = step::act(step, stage.kind, hosts, clock, events);
-                let done = if is_waiting(stage.kind) {
-                    tokio::select! {
-                        biased;
-                        () = cancel.wish() => Err(StepError::Cancelled),
-                        done = act => done,
-                    }
-                } else if cancel.wished() {
-                    Err(StepError::Cancelled)
-                } else {
-                    tokio::select! {
-                        biased;
-                        done = act => done,
-                        () = async { cancel.wish().await; tokio::time::sleep(GRACE).await } => Err(StepError::Cancelled),
-                    }
-                };
-                let done = done.map_err(failed)?;
-                let (node, what) = (step.node.clone(), crate::plan::render::act(&step.node, &step.action));
-                events.tell(Event::StepDone { stage: stage.kind, node, what, changed: done.changed }).await;
-                Ok(done)
-            }
-        });
-        let done = if is_waiting(stage.kind) {
-            try_join_all(steps).await?
-        } else {
-            // What was begun on one node is not left in mid-air because another node failed: whoever
-            // looks next would see a state that is about to change.
-            join_all(steps).await.into_iter().collect::<Result<Vec<_>, _>>()?
-        };
-        let details: Vec<_> = done.iter().filter_map(|done| done.detail.clone()).collect();
-        let detail = (!details.is_empty()).then(|| details.join("; "));
-        clock.leave(&done);
-        events.tell(Event::StageDone { stage: stage.kind, detail, took: began.elapsed() }).await;
+    let together = |one: &Stage, next: &Stage| moves_bytes(one.kind) && moves_bytes(next.kind);
+    for stages in plan.stages.chunk_by(together) {
+        for stage in stages {
+            clock.enter(stage.kind);
+            events.tell(Event::StageStarted { stage: stage.kind }).await;
+        }
+        let all = stages.iter().map(|stage| act(stage, hosts, &clock, events, cancel));
+        // One that fails ends the others: their scripts end with their input and leave nodes as they were.
+        let done = try_join_all(all).await?;
+        clock.leave(&done.concat());
     }
-    Ok(clock.figures())
+    Ok(clock.executed())
+}
+
+/// Does the steps of a stage at once.
+async fn act(
+    stage: &Stage,
+    hosts: &Hosts,
+    clock: &step::Clock,
+    events: &Events,
+    cancel: &Cancel,
+) -> Result<Vec<step::Done>, ExecuteError> {
+    let began = Instant::now();
+    let steps = stage.steps.iter().map(|step| async move {
+        let failed = |source: StepError| {
+            let node = source.node().unwrap_or(&step.node).clone();
+            ExecuteError { stage: stage.kind, node, source }
+        };
+        let act = step::act(step, stage.kind, hosts, clock, events);
+        let done = if is_waiting(stage.kind) {
+            tokio::select! {
+                biased;
+                () = cancel.wish() => Err(StepError::Cancelled),
+                done = act => done,
+            }
+        } else if cancel.wished() {
+            Err(StepError::Cancelled)
+        } else {
+            tokio::select! {
+                biased;
+                done = act => done,
+                () = async { cancel.wish().await; tokio::time::sleep(GRACE).await } => Err(StepError::Cancelled),
+            }
+        };
+        let done = done.map_err(failed)?;
+        let (node, what) = (step.node.clone(), crate::plan::render::act(&step.node, &step.action));
+        events.tell(Event::StepDone { stage: stage.kind, node, what, changed: done.changed }).await;
+        Ok(done)
+    });
+    let done = if is_waiting(stage.kind) {
+        try_join_all(steps).await?
+    } else {
+        // What was begun on one node is not left in mid-air because another node failed: whoever
+        // looks next would see a state that is about to change.
+        join_all(steps).await.into_iter().collect::<Result<Vec<_>, _>>()?
+    };
+    let details: Vec<_> = done.iter().filter_map(|done| done.detail.clone()).collect();
+    let detail = (!details.is_empty()).then(|| details.join("; "));
+    events.tell(Event::StageDone { stage: stage.kind, detail, took: began.elapsed() }).await;
+    Ok(done)
 }
 
 /// How long a short step that is under way may go on after the wish to end.
 const GRACE: Duration = Duration::from_secs(40);
+
+/// Whether a stage only moves bytes to where nothing of them is used yet.
+fn moves_bytes(stage: StageKind) -> bool {
+    matches!(stage, StageKind::Weights | StageKind::Image)
+}
 
 /// Whether a stage mostly waits (for bytes, for the engine), and may be given up in the middle.
 fn is_waiting(stage: StageKind) -> bool {

@@ -5,28 +5,30 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Hosts, StepError, readiness, verify};
+use super::{Executed, Hosts, StepError, readiness, verify};
 use crate::cluster::facts::Image;
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
 use crate::event::{Events, Progress};
-use crate::host::{Host, NewContainer};
+use crate::host::{Host, HostError, NewContainer};
 use crate::plan::render::{people, size};
-use crate::plan::{Action, StageKind, Step};
+use crate::plan::{self, Action, StageKind, Step};
 use crate::profile::DeploymentName;
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
-use crate::transfer::{ImageJob, WeightsJob, copy_image, copy_weights};
+use crate::transfer::{ImageJob, ImageReport, Taker, WeightsJob, copy_image, copy_weights};
 
 /// How long an engine may take to end by itself before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(20);
 
 /// What a step did.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Done {
     /// False where the node was so already.
     pub changed: bool,
     /// A figure for people.
     pub detail: Option<String>,
+    /// Bytes that went over the fabric.
+    pub moved: u64,
     /// Seconds of the first completion, where the step waited for one.
     pub first_completion: Option<f64>,
 }
@@ -41,6 +43,7 @@ pub(super) struct Clock {
     stopped: Option<Instant>,
     started: Option<Instant>,
     figures: Figures,
+    moved: u64,
 }
 
 impl Clock {
@@ -53,6 +56,7 @@ impl Clock {
     }
 
     pub(super) fn leave(&mut self, done: &[Done]) {
+        self.moved += done.iter().map(|done| done.moved).sum::<u64>();
         if let Some(first) = done.iter().find_map(|done| done.first_completion) {
             let since = |then: Option<Instant>| then.map(|then| then.elapsed().as_secs_f64());
             self.figures = Figures {
@@ -66,6 +70,11 @@ impl Clock {
 
     pub(super) fn figures(&self) -> Figures {
         self.figures.clone()
+    }
+
+    /// What the run came to.
+    pub(super) fn executed(self) -> Executed {
+        Executed { figures: self.figures, moved: self.moved }
     }
 }
 
@@ -98,22 +107,28 @@ pub(super) async fn act(
             let report = copy_weights(host(from)?, node, &job, &mut total_of(*bytes)).await?;
             Ok(moved(report.bytes, report.seconds, &step.node))
         }
-        Action::CopyImage { from, from_address, to_address, image, content, bytes } => {
-            let source = host(from)?;
-            source.tag_image(image, &content.kept_as()).await?;
-            if node.images().await?.iter().any(|image| &image.content == content) {
-                return Ok(changed(false));
-            }
+        Action::CopyImage { from_address, to, image, content, names, bytes, .. } => {
+            node.tag_image(image, &content.kept_as()).await?;
             let job = ImageJob {
-                image: content.kept_as(),
-                reference: content.kept_as(),
                 content: content.clone(),
                 from_address: *from_address,
-                to_address: *to_address,
-                bytes: *bytes,
+                leave_out: names.clone(),
             };
-            let report = copy_image(source, node, &job, &mut total_of(*bytes)).await?;
-            Ok(moved(report.bytes, report.seconds, &step.node))
+            let mut takers = Vec::new();
+            for plan::Taker { node, address } in to {
+                let taker = host(node)?;
+                if !taker.images().await?.iter().any(|image| &image.content == content) {
+                    takers.push(Taker { host: taker, address: *address });
+                }
+            }
+            if takers.is_empty() {
+                return Ok(changed(false));
+            }
+            let mut progress = |at: usize, done| {
+                let node = takers[at].host.node();
+                events.progress(stage, node, Progress::Bytes { done, total: (*bytes).max(done) });
+            };
+            all_moved(copy_image(node, &takers, &job, &mut progress).await, &takers, !names.is_empty())
         }
         Action::KeepImage { image, content } => {
             node.tag_image(image, &content.kept_as()).await?;
@@ -155,6 +170,42 @@ pub(super) async fn act(
     }
 }
 
+/// The copies of an image as one step. Where some failed, they are the step's error, each in its words.
+fn all_moved(
+    results: Vec<Result<ImageReport, HostError>>,
+    to: &[Taker<'_>],
+    in_part: bool,
+) -> Result<Done, StepError> {
+    let (mut done, mut errors) = (Done { changed: true, ..Done::default() }, Vec::new());
+    let mut details = Vec::new();
+    for (result, taker) in results.into_iter().zip(to) {
+        match result {
+            Ok(report) => {
+                let one = moved(report.bytes, report.seconds, taker.host.node());
+                let way = match report {
+                    ImageReport { not_enough: Some(why), .. } => {
+                        format!(", in full as a part was not enough: {why}")
+                    }
+                    ImageReport { left_out: 0, .. } if in_part => {
+                        ", in full, as the archive has other names for its layers".to_owned()
+                    }
+                    ImageReport { left_out: 0, .. } => ", in full".to_owned(),
+                    ImageReport { left_out: 1, .. } => ", without 1 layer that was there".to_owned(),
+                    ImageReport { left_out, .. } => format!(", without {left_out} layers that were there"),
+                };
+                details.push(one.detail.unwrap_or_default() + &way);
+                done.moved += one.moved;
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    done.detail = Some(details.join("; "));
+    if errors.len() > 1 {
+        return Err(StepError::Several(errors));
+    }
+    errors.pop().map_or(Ok(done), |error| Err(error.into()))
+}
+
 fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
     #[expect(
         clippy::cast_precision_loss,
@@ -167,7 +218,8 @@ fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
     Done {
         changed: true,
         detail: Some(format!("{} to {to} in {time} ({}/s)", size(bytes), size(rate))),
-        first_completion: None,
+        moved: bytes,
+        ..Done::default()
     }
 }
 

@@ -7,10 +7,12 @@ mod bytes;
 mod difference;
 mod group;
 mod kept;
+mod layers;
 pub mod planner;
 pub mod render;
 
 pub use bytes::weights_digest;
+pub use layers::shared as layers_shared;
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -124,14 +126,19 @@ pub enum Action {
         files: Vec<ModelFile>,
         bytes: u64,
     },
-    /// The image comes from another node, over the fabric.
+    /// The image goes to nodes that lack the same of it, over the fabric, read once for all of them.
     CopyImage {
-        from: NodeName,
         from_address: Ipv4Addr,
-        to_address: Ipv4Addr,
-        /// Its ID on the node it comes from.
+        to: Vec<Taker>,
+        /// Its ID on this node.
         image: String,
         content: ImageContent,
+        /// How many layers it has, and how many of them the others have.
+        layers: usize,
+        left_out: usize,
+        /// What archives call those.
+        names: Vec<String>,
+        /// About what goes to each.
         bytes: u64,
     },
     /// The image gets sparkctl's own name, so that it stays what it is.
@@ -170,6 +177,13 @@ pub enum Action {
     Verify { endpoint: Endpoint, verify: Verify },
     /// The container comes back when it ends, or the node boots.
     KeepRunning { container: String },
+}
+
+/// A node that takes something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Taker {
+    pub node: NodeName,
+    pub address: Ipv4Addr,
 }
 
 /// What has to become ready, and how long it may take.

@@ -9,7 +9,7 @@ pub(crate) mod ends;
 mod image;
 mod weights;
 
-pub use image::{ImageJob, ImageReport, copy_image};
+pub use image::{ImageJob, ImageReport, Taker, copy_image};
 pub use weights::{WeightsJob, WeightsReport, copy_weights};
 
 /// A Python program as a script for `sh`, of one file or several: standard input stays the program's own.

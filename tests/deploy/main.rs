@@ -7,6 +7,8 @@ mod delivered;
 #[path = "../desk/mod.rs"]
 mod desk;
 mod faults;
+mod images;
+mod prune;
 mod refusals;
 mod states;
 mod status;

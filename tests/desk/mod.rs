@@ -33,6 +33,7 @@ pub struct Desk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     Deploy,
+    Push,
     Rollback(Target),
     Stop,
 }
@@ -145,6 +146,7 @@ impl Desk {
         let done = async {
             match command {
                 Command::Deploy => operation.deploy(&self.delivery).await,
+                Command::Push => operation.push().await,
                 Command::Rollback(target) => operation.rollback(target).await,
                 Command::Stop => operation.stop().await,
             }

@@ -9,6 +9,7 @@ mod deploy;
 mod fabric;
 mod harness;
 mod hosts;
+mod images;
 mod init;
 mod launches;
 mod real_vllm;

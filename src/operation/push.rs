@@ -1,0 +1,34 @@
+//! `push`: the image to all nodes, alone. What runs is not touched.
+
+use super::Operation;
+use crate::delivery::Delivery;
+use crate::event::RunOutcome;
+use crate::execute::StepError;
+use crate::plan::planner::{self, Refused};
+
+impl Operation<'_> {
+    /// Brings the profile's image to every node that lacks it. The outcome is told as the last event, too.
+    pub async fn push(&self) -> RunOutcome {
+        let outcome = match self.begin("push", &Delivery::default()).await {
+            Err(outcome) => outcome,
+            Ok((_lock, facts)) => match planner::push(self.profile, &facts) {
+                Err(Refused(findings)) => RunOutcome::Refused { findings },
+                Ok((plan, image)) => {
+                    let nodes = plan.nodes.clone();
+                    match self.run(&plan, self.cancel).await {
+                        Ok(done) => RunOutcome::Pushed { image, nodes, bytes: done.moved },
+                        Err(error) => {
+                            self.tell_failure(&error, None).await;
+                            let state = "what runs was not touched; the next push goes on".to_owned();
+                            match error.source {
+                                StepError::Cancelled => RunOutcome::Interrupted { state },
+                                _ => RunOutcome::NotPushed { state },
+                            }
+                        }
+                    }
+                }
+            },
+        };
+        self.finish(outcome).await
+    }
+}
