@@ -18,7 +18,9 @@ use crate::report::{json, terminal};
 /// Removes kept images, records, logs, files and secrets of old releases, and what cut copies left. Shows first what, and
 /// how much it frees.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  sparkctl prune\n  sparkctl prune qwen35-122b --keep 2 --weights --dry-run")]
+#[command(
+    after_help = "Examples:\n  sparkctl prune\n  sparkctl prune qwen35-122b --keep 2 --weights --dry-run"
+)]
 pub struct PruneArgs {
     /// A deployment's name, or a profile's file; left out, the only one known here.
     name: Option<String>,

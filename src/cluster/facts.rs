@@ -22,8 +22,8 @@ use crate::profile::{DeploymentName, NodeName};
 use crate::release::{Release, ReleaseNumber};
 
 pub use docker::{
-    Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore, Layer,
-    NoDocker, Ours,
+    Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore,
+    Layer, NoDocker, Ours,
 };
 pub use gpu::{Gpu, GpuProcess, Nvidia, Smi};
 pub use machine::{Clock, Cpu, Limit, Process, Sshd, System, User};

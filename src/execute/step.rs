@@ -109,11 +109,8 @@ pub(super) async fn act(
         }
         Action::CopyImage { from_address, to, image, content, names, bytes, .. } => {
             node.tag_image(image, &content.kept_as()).await?;
-            let job = ImageJob {
-                content: content.clone(),
-                from_address: *from_address,
-                leave_out: names.clone(),
-            };
+            let job =
+                ImageJob { content: content.clone(), from_address: *from_address, leave_out: names.clone() };
             let mut takers = Vec::new();
             for plan::Taker { node, address } in to {
                 let taker = host(node)?;

@@ -2,8 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
-use super::render::size;
 use super::layers::{self, Part};
+use super::render::size;
 use super::{Action, Step, Taker};
 use crate::check::Finding;
 use crate::cluster::facts::{ModelFile, ModelFolder, NodeFacts};

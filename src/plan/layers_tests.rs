@@ -42,7 +42,8 @@ fn older_engines_name_layers_by_what_lies_below() {
 #[test]
 fn what_a_classic_store_has_from_the_bottom_stays_at_home() {
     let wanted = image(&[("a", 100), ("b", 20), ("c", 3)]);
-    let others = [image(&[("a", 100)]), image(&[("a", 100), ("b", 20), ("x", 9)]), image(&[("c", 3), ("b", 20)])];
+    let others =
+        [image(&[("a", 100)]), image(&[("a", 100), ("b", 20), ("x", 9)]), image(&[("c", 3), ("b", 20)])];
     let part = lacking(&wanted, Some(ImageStore::Classic), &others);
     assert_eq!((part.left_out, part.bytes, part.names.len()), (2, 3, 4));
     assert_eq!((part.names[0].as_str(), part.names[2].as_str()), ("blobs/sha256/a", "blobs/sha256/b"));

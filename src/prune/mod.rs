@@ -162,7 +162,8 @@ impl<'a> Releases<'a> {
         let all: BTreeMap<_, _> =
             facts.iter().flat_map(|facts| &facts.releases).map(|release| (release.number, release)).collect();
         let deployed = all.values().rev().filter(|release| release.outcome == Outcome::Deployed);
-        let mut needed: BTreeSet<_> = deployed.map(|release| release.number).take(retention.releases).collect();
+        let mut needed: BTreeSet<_> =
+            deployed.map(|release| release.number).take(retention.releases).collect();
         let oldest = needed.first().copied().unwrap_or(ReleaseNumber(0));
         needed.extend(facts.iter().flat_map(|facts| facts.ours(&profile.name)).map(|(_, ours)| ours.release));
         needed.extend(all.keys().next_back());
@@ -204,8 +205,11 @@ fn readable(profile: &Profile, facts: &[NodeFacts], inventories: &[Inventory]) -
 }
 
 fn partial(inventory: &Inventory) -> Vec<Item> {
-    let item =
-        |(path, bytes): (&String, &u64)| Item { kind: Kind::Partial, name: vec![path.clone()], bytes: *bytes };
+    let item = |(path, bytes): (&String, &u64)| Item {
+        kind: Kind::Partial,
+        name: vec![path.clone()],
+        bytes: *bytes,
+    };
     inventory.partial.iter().map(item).collect()
 }
 
@@ -257,7 +261,8 @@ fn is_of(container: &Container, image: &Image) -> bool {
 /// Placed files and secrets that no needed release mounts.
 fn kept(releases: &Releases, facts: &NodeFacts) -> Vec<Item> {
     let deployment = &releases.profile.name;
-    let mounts = releases.to_come_back().flat_map(|release| &release.ranks).flat_map(|rank| &rank.spec.mounts);
+    let mounts =
+        releases.to_come_back().flat_map(|release| &release.ranks).flat_map(|rank| &rank.spec.mounts);
     // Nodes may have other homes: what counts is the name below sparkctl's folder.
     let needed: BTreeSet<(KeptKind, String)> = mounts
         .filter_map(|mount| {
@@ -271,7 +276,8 @@ fn kept(releases: &Releases, facts: &NodeFacts) -> Vec<Item> {
         bytes,
     };
     let files = facts.kept.files.iter().filter(|(id, _)| !needed.contains(&(KeptKind::Files, (*id).clone())));
-    let secrets = facts.kept.secrets.keys().filter(|id| !needed.contains(&(KeptKind::Secrets, (*id).clone())));
+    let secrets =
+        facts.kept.secrets.keys().filter(|id| !needed.contains(&(KeptKind::Secrets, (*id).clone())));
     let files = files.map(|(id, bytes)| item(Kind::Files, id, *bytes));
     // How long secrets are is nobody's business.
     files.chain(secrets.map(|id| item(Kind::Secrets, id, 0))).collect()
@@ -280,7 +286,8 @@ fn kept(releases: &Releases, facts: &NodeFacts) -> Vec<Item> {
 /// The volume, where nothing of the deployment is left on the node.
 fn volume(profile: &Profile, facts: &NodeFacts, inventory: &Inventory) -> Option<Item> {
     let name = format!("sparkctl-{}-cache", profile.name);
-    let left = inventory.records.contains_key(profile.name.as_str()) || facts.ours(&profile.name).next().is_some();
+    let left =
+        inventory.records.contains_key(profile.name.as_str()) || facts.ours(&profile.name).next().is_some();
     let stale = !left && inventory.volumes.contains(&name);
     stale.then(|| Item { kind: Kind::Volume, name: vec![name], bytes: 0 })
 }
@@ -296,20 +303,25 @@ fn weights(releases: &Releases, facts: &NodeFacts, inventory: &Inventory) -> Vec
     let mut needed: Vec<_> = own.chain(others).chain(mounted).collect();
     needed.push(&releases.profile.model.path);
     let within = |inner: &str, outer: &str| {
-        inner.strip_prefix(outer.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        inner
+            .strip_prefix(outer.trim_end_matches('/'))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     let goes = |path: &str| {
         let named = releases.all.values().any(|release| release.profile.model.path == path);
         named && !needed.iter().any(|needed| within(needed, path) || within(path, needed))
     };
     let models = inventory.models.iter().filter(|(path, _)| goes(path));
-    models.map(|(path, bytes)| Item { kind: Kind::Weights, name: vec![path.clone()], bytes: *bytes }).collect()
+    models
+        .map(|(path, bytes)| Item { kind: Kind::Weights, name: vec![path.clone()], bytes: *bytes })
+        .collect()
 }
 
 fn records(releases: &Releases, inventory: &Inventory) -> Vec<Item> {
     let deployment = releases.profile.name.as_str();
     let there = inventory.records.get(deployment).into_iter().flatten();
-    let goes = there.filter(|(number, _)| number.parse().is_ok_and(|number| !releases.stays(ReleaseNumber(number))));
+    let goes =
+        there.filter(|(number, _)| number.parse().is_ok_and(|number| !releases.stays(ReleaseNumber(number))));
     goes.map(|(number, record)| Item {
         kind: Kind::Release,
         name: vec![deployment.to_owned(), number.clone()],

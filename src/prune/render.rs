@@ -23,16 +23,21 @@ pub fn text(deployment: &DeploymentName, prune: &Prune) -> String {
     for (node, items) in &prune.nodes {
         let _ = writeln!(out, "\n  {node}   {}", size(bytes(items)));
         for item in items.iter().filter(|item| !gathered(item.kind)) {
-            let _ = writeln!(out, "    {:<9} {}   {}", item.kind.word(), item.name.join(" "), size(item.bytes));
+            let _ =
+                writeln!(out, "    {:<9} {}   {}", item.kind.word(), item.name.join(" "), size(item.bytes));
         }
-        for (kind, word) in [(Kind::Files, "placed file"), (Kind::Secrets, "file of secrets"), (Kind::Release, "")] {
+        for (kind, word) in
+            [(Kind::Files, "placed file"), (Kind::Secrets, "file of secrets"), (Kind::Release, "")]
+        {
             let of: Vec<_> = items.iter().filter(|item| item.kind == kind).collect();
             let freed = size(of.iter().map(|item| item.bytes).sum::<u64>());
             let _ = match (kind, of.len()) {
                 (_, 0) => Ok(()),
                 (Kind::Release, _) => {
-                    let numbers: Vec<_> =
-                        of.iter().filter_map(|item| Some(item.name.last()?.trim_start_matches('0'))).collect();
+                    let numbers: Vec<_> = of
+                        .iter()
+                        .filter_map(|item| Some(item.name.last()?.trim_start_matches('0')))
+                        .collect();
                     writeln!(out, "    {:<9} {}, records and logs   {freed}", kind.word(), numbers.join(", "))
                 }
                 (Kind::Secrets, count) => writeln!(out, "    {:<9} {count} {word}{}", kind.word(), s(count)),
@@ -73,6 +78,7 @@ pub fn result(deployment: &DeploymentName, removed: &[Removed]) -> String {
         let Removed { node, item, .. } = removed;
         let _ = writeln!(out, "  {node}: {} {} stays: {why}", item.kind.word(), item.name.join(" "));
     }
-    let _ = writeln!(out, "{deployment}: removed {} of {} things, {}", gone.count(), removed.len(), size(freed));
+    let _ =
+        writeln!(out, "{deployment}: removed {} of {} things, {}", gone.count(), removed.len(), size(freed));
     out
 }

@@ -98,8 +98,8 @@ impl Terminal {
                 #[expect(clippy::cast_precision_loss, reason = "a bar's length")]
                 let fraction = if *total == 0 { 1.0 } else { *done as f32 / *total as f32 };
                 let (first, since) = *self.first.entry(place.clone()).or_insert((*done, Instant::now()));
-                let pace = pace(done.saturating_sub(first), total.saturating_sub(*done), since.elapsed());
-                (format!("{} of {}{pace}", size(*done), size(*total)), Some(fraction.min(1.0)))
+                let rate = pace(done.saturating_sub(first), total.saturating_sub(*done), since.elapsed());
+                (format!("{} of {}{rate}", size(*done), size(*total)), Some(fraction.min(1.0)))
             }
             Progress::Engine { stage, figure, fraction } => (
                 figure.as_ref().map_or_else(|| stage.clone(), |figure| format!("{stage} {figure}")),
@@ -346,7 +346,10 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
         }
         RunOutcome::Pushed { image, nodes, bytes: 0 } => {
             let on = told_nodes(nodes);
-            format!("{deployment}: image {} ({}) is on {on} already: 0 bytes moved", image.reference, image.content)
+            format!(
+                "{deployment}: image {} ({}) is on {on} already: 0 bytes moved",
+                image.reference, image.content
+            )
         }
         RunOutcome::Pushed { image, nodes, bytes } => {
             let (on, moved) = (told_nodes(nodes), size(*bytes));

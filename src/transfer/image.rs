@@ -246,7 +246,8 @@ async fn follow(
         let Running { mut lines, end } = sender;
         let mut left_out = 0;
         while let Some(line) = lines.recv().await {
-            let members = line.strip_prefix("left-out ").and_then(|rest| rest.split(' ').next()?.parse().ok());
+            let members =
+                line.strip_prefix("left-out ").and_then(|rest| rest.split(' ').next()?.parse().ok());
             left_out = members.unwrap_or(left_out);
         }
         outcome(end).await.map(|words| (words, left_out))
@@ -303,7 +304,8 @@ fn judge(
         }
         _ => {
             let full = is_full_disk(&received);
-            let error = failed(to, taking, if full { format!("the disk is full: {received}") } else { received });
+            let error =
+                failed(to, taking, if full { format!("the disk is full: {received}") } else { received });
             Err((error, of_load && !full))
         }
     }

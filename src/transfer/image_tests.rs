@@ -139,7 +139,9 @@ async fn ended_well(running: Running) -> (Option<i32>, String) {
 async fn of_several_nodes_one_that_dies_keeps_no_other_from_its_image() {
     let good = stand_in(&format!("case $1 in save) cat archive.tar;; {LOAD} esac"));
     archive(&good, &MEMBERS);
-    let bad = stand_in("case $1 in load) head -c 10 > /dev/null; echo 'no space left on device' >&2; exit 1;; esac");
+    let bad = stand_in(
+        "case $1 in load) head -c 10 > /dev/null; echo 'no space left on device' >&2; exit 1;; esac",
+    );
     let (dies, first) = taking_end(&bad, "s").await;
     let (lives, second) = taking_end(&good, "s").await;
     let save = giving_end(&good, &[&first, &second], "", "s").await;

@@ -122,7 +122,8 @@ async fn where_a_part_is_not_enough_the_whole_follows_and_that_is_told() {
         leave_out: vec![format!("blobs/sha256/{}", content("base").0)],
     };
     let takers = [(&has, "192.168.200.13"), (&lacks, "192.168.200.14")];
-    let takers = takers.map(|(host, address)| Taker { host: host.as_ref(), address: address.parse().unwrap() });
+    let takers =
+        takers.map(|(host, address)| Taker { host: host.as_ref(), address: address.parse().unwrap() });
     let results = copy_image(from.as_ref(), &takers, &job, &mut |_, _| {}).await;
     let [Ok(part), Ok(whole)] = &results[..] else { panic!("{results:?}") };
     assert_eq!((part.bytes, part.left_out, &part.not_enough), (400_000_000, 1, &None));
@@ -169,7 +170,11 @@ async fn a_fault_at_every_effect_of_a_push() {
                 assert!(!desk.cluster.locked(), "{at}: a lock stays behind");
                 desk.cluster.heal();
                 let again = desk.run(Command::Push).await;
-                assert!(matches!(again.outcome, Some(RunOutcome::Pushed { .. })), "{at}: {:?}", again.outcome);
+                assert!(
+                    matches!(again.outcome, Some(RunOutcome::Pushed { .. })),
+                    "{at}: {:?}",
+                    again.outcome
+                );
                 assert!(["spark2", "spark3", "spark4"].iter().all(|node| has_it(&desk, node)), "{at}");
             }
         }

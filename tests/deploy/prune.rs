@@ -36,7 +36,8 @@ async fn pruned(desk: &Desk, retention: Retention) -> Option<Vec<Removed>> {
 /// What goes from a node, by kind and name.
 fn goes(prune: &Prune, node: &str) -> Vec<(Kind, String)> {
     let of = prune.nodes.iter().find(|(name, _)| name.as_str() == node);
-    of.map(|(_, items)| items.iter().map(|item| (item.kind, item.name.join(" "))).collect()).unwrap_or_default()
+    of.map(|(_, items)| items.iter().map(|item| (item.kind, item.name.join(" "))).collect())
+        .unwrap_or_default()
 }
 
 /// Three releases: the first of another image, and with a file and a secret of its own; the third runs.

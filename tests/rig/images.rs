@@ -76,10 +76,15 @@ fn a_classic_store_takes_a_part_and_a_containerd_store_the_whole() {
     assert_eq!(after, before, "a half image has our name");
     let said = operator.run(&["push", &operator.file()]).ended(0).saying("in full");
     let name = kept(&rig, "spark2").into_iter().find(|name| !before.contains(name)).expect("it has our name");
-    assert_eq!(own_bytes(&rig, "spark2", &name), own_bytes(&rig, "spark1", "sparkctl-rig/pushed:2"), "{said:?}");
+    assert_eq!(
+        own_bytes(&rig, "spark2", &name),
+        own_bytes(&rig, "spark1", "sparkctl-rig/pushed:2"),
+        "{said:?}"
+    );
     assert!(archive(&rig, "spark2", &name) > 100_000_000, "it is not hollow");
     for node in ["spark1", "spark2"] {
-        let ours = "docker images --format '{{.Repository}}:{{.Tag}}' | grep -E '^sparkctl(/kept|-rig/pushed):'";
+        let ours =
+            "docker images --format '{{.Repository}}:{{.Tag}}' | grep -E '^sparkctl(/kept|-rig/pushed):'";
         rig.on(node, &format!("{ours} | xargs -r docker rmi; true"));
     }
 }
@@ -97,7 +102,11 @@ fn what_no_release_needs_goes() {
     operator.run(&["prune", "--dry-run"]).ended(0).saying("nothing to remove");
     operator.run(&["prune", "--keep", "1"]).ended(2).saying("--dry-run");
     assert_eq!(there("spark2"), "0001\n0002");
-    operator.run(&["prune", "--keep", "1", "--yes"]).ended(0).saying("release   1, records and logs").saying("removed");
+    operator
+        .run(&["prune", "--keep", "1", "--yes"])
+        .ended(0)
+        .saying("release   1, records and logs")
+        .saying("removed");
     assert_eq!((there("spark1"), there("spark2")), ("0002".to_owned(), "0002".to_owned()));
     let now = kept(&rig, "spark2");
     assert!(first.iter().any(|name| !now.contains(name)), "{first:?} {now:?}");

@@ -54,10 +54,12 @@ fn remove(machine: &mut Machine, script: &Script) -> Result<(), String> {
     match kind {
         "image" => {
             let image = machine.image(name).cloned().ok_or(format!("No such image: {name}"))?;
-            let uses = |used: &str| used == image.id || image.references.iter().any(|held| held == used);
-            let used = machine.containers.values().any(|c| uses(&c.container.image));
+            let is_it = |name: &str| name == image.id || image.references.iter().any(|held| held == name);
+            let used = machine.containers.values().any(|c| is_it(&c.container.image));
             if used && image.references.len() == 1 {
-                return Err(format!("conflict: unable to remove repository reference \"{name}\" (must force)"));
+                return Err(format!(
+                    "conflict: unable to remove repository reference \"{name}\" (must force)"
+                ));
             }
             machine.untag(name);
             machine.images.retain(|image| !image.references.is_empty());

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use crate::cluster::facts::{
-    Container, ContainerState, ContainerToolkit, Disk, Docker, Gpu, Image, ImageStore, Interface, Layer, Listener,
-    ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Sshd, System, User,
+    Container, ContainerState, ContainerToolkit, Disk, Docker, Gpu, Image, ImageStore, Interface, Layer,
+    Listener, ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Sshd, System, User,
 };
 use crate::container::{
     self, ContainerSpec, ImageContent, LABEL_DEPLOYMENT, LABEL_FORMAT, LABEL_RANK, LABEL_RELEASE, LABEL_SPEC,
