@@ -1,5 +1,6 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
+mod bench;
 mod change;
 mod check;
 mod config;
@@ -74,6 +75,7 @@ enum Command {
     Fetch(fetch::FetchArgs),
     Sync(change::SyncArgs),
     Status(status::StatusArgs),
+    Bench(bench::BenchArgs),
     Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
@@ -135,6 +137,7 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Fetch(args) => fetch::run(args, global).await,
         Command::Sync(args) => change::sync(args, global).await,
         Command::Status(args) => status::run(args, global).await,
+        Command::Bench(args) => bench::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
