@@ -44,14 +44,21 @@ impl RunOutcome {
     /// The exit status that tells this outcome. An interrupt is told as SIGINT's; who got SIGTERM knows better.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::NothingToDo { .. } | Self::Deployed { .. } | Self::Stopped { .. } | Self::Pushed { .. } => {
-                Exit::Done
-            }
-            Self::Refused { .. } => Exit::Refused,
+            Self::NothingToDo { .. }
+            | Self::Deployed { .. }
+            | Self::Stopped { .. }
+            | Self::Fetched { .. }
+            | Self::Synced { .. }
+            | Self::Pushed { .. } => Exit::Done,
+            Self::Refused { .. } | Self::NotFetched { begun: false } => Exit::Refused,
             Self::Locked { .. } => Exit::Locked,
             Self::Unreachable { .. } => Exit::Unreachable,
             Self::Unchanged { serving: Some(_) } | Self::Restored { .. } => Exit::Restored,
-            Self::Unchanged { serving: None } | Self::Down { .. } | Self::NotPushed { .. } => Exit::Down,
+            Self::Unchanged { serving: None }
+            | Self::Down { .. }
+            | Self::NotSynced
+            | Self::NotPushed { .. }
+            | Self::NotFetched { begun: true } => Exit::Down,
             Self::NotServing { .. } => Exit::Unhealthy,
             Self::Interrupted { .. } => Exit::Interrupted,
         }

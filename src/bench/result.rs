@@ -100,7 +100,7 @@ pub struct Request {
     pub ttft: Option<f64>,
     /// Between pieces that carried text, in order.
     pub itls: Vec<f64>,
-    /// To its end.
+    /// To the last piece with a token, as E2EL of `vllm bench serve`; of a failed request, until it was known to have failed.
     pub seconds: f64,
     /// Tokens of the prompt, by the server's `usage`.
     pub input_tokens: Option<u32>,
@@ -144,6 +144,10 @@ pub enum FailureKind {
     Malformed,
     /// The stream told of an error.
     Error,
+    /// A whole answer at once, though a stream was asked for: no latency can be measured.
+    NotStreamed,
+    /// The stream ended well and held nothing of an answer.
+    Empty,
     /// Complete, but the server told no `usage`: its tokens cannot be counted.
     NoUsage,
     /// The time limit of the bench came first.

@@ -1,9 +1,11 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
+mod bench;
 mod change;
 mod check;
 mod config;
 mod facts;
+mod fetch;
 mod fit;
 mod import;
 mod init;
@@ -17,6 +19,7 @@ mod schema;
 mod session;
 mod ssh_hosts;
 mod status;
+mod unlock;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -70,13 +73,17 @@ enum Command {
     Facts(facts::FactsArgs),
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
+    Fetch(fetch::FetchArgs),
+    Sync(change::SyncArgs),
     Push(change::PushArgs),
     Status(status::StatusArgs),
+    Bench(bench::BenchArgs),
     Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
     Prune(prune::PruneArgs),
     Logs(logs::LogsArgs),
+    Unlock(unlock::UnlockArgs),
     Import(import::ImportArgs),
     Config(config::ConfigArgs),
     Schema(schema::SchemaArgs),
@@ -130,13 +137,17 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Facts(args) => facts::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
+        Command::Fetch(args) => fetch::run(args, global).await,
+        Command::Sync(args) => change::sync(args, global).await,
         Command::Push(args) => change::push(args, global).await,
         Command::Status(args) => status::run(args, global).await,
+        Command::Bench(args) => bench::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
         Command::Prune(args) => prune::run(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
+        Command::Unlock(args) => unlock::run(args, global).await,
         Command::Import(args) => import::run(args, global),
         Command::Config(args) => config::run(&args, global),
         Command::Schema(args) => Ok(schema::run(&args)),

@@ -8,11 +8,12 @@ use clap::Args;
 use super::change::{self, usage};
 use super::{Global, Output, known, print, session};
 use crate::error::{CommandError, Exit};
+use crate::event::Events;
 use crate::operation;
 use crate::plan::planner::Operator;
 use crate::profile::Profile;
 use crate::prune::{self, Prune, Retention};
-use crate::release::lock::{self, Lock, LockError};
+use crate::release::lock::{self, Claim, Lock, LockError};
 use crate::report::{json, terminal};
 
 /// Removes kept images, records, logs, files and secrets of old releases, and what cut copies left. Shows first what, and
@@ -76,8 +77,12 @@ pub async fn run(args: PruneArgs, global: &Global) -> Result<Exit, CommandError>
 
 async fn locked(profile: &Profile, hosts: &crate::execute::Hosts) -> Result<Lock, CommandError> {
     let Operator { who, now, .. } = change::operator(Vec::new());
-    let holder = format!("{who}, `prune`, since {now:.0}");
-    lock::acquire(&hosts[&profile.head().name], &profile.name, &holder).await.map_err(|error| match error {
+    let holder = format!("{who}, `prune` of `{}`, since {now:.0}", profile.name);
+    // Nobody is told how far it is but who asks for the lock.
+    let (events, _) = Events::channel();
+    let claim = Claim::new();
+    let lock = lock::acquire(hosts, &profile.head().name, &profile.name, &holder, &claim, &events).await;
+    lock.map_err(|error| match error {
         LockError::Host(error) => session::unreachable(&[error]),
         held @ LockError::Held { .. } => CommandError::new(Exit::Locked, format!("error: {held}")),
     })

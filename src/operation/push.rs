@@ -11,11 +11,11 @@ impl Operation<'_> {
     pub async fn push(&self) -> RunOutcome {
         let outcome = match self.begin("push", &Delivery::default()).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match planner::push(self.profile, &facts) {
+            Ok((lock, facts)) => match planner::push(self.profile, &facts) {
                 Err(Refused(findings)) => RunOutcome::Refused { findings },
                 Ok((plan, image)) => {
                     let nodes = plan.nodes.clone();
-                    match self.run(&plan, self.cancel).await {
+                    match self.run(&plan, &self.cancel.or_lost(&lock)).await {
                         Ok(done) => RunOutcome::Pushed { image, nodes, bytes: done.moved },
                         Err(error) => {
                             self.tell_failure(&error, None).await;

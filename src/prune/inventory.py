@@ -50,11 +50,14 @@ for name in names(state):
         records[name] = there
 partial, whole = {}, {}
 for model in models:
-    for place, folders, files in os.walk(model):
-        if os.path.basename(place) == ".sparkctl-partial":
-            size, newest = weight(place)
-            if newest < RECENT:
-                partial[place] = size
+    above, revision = os.path.split(os.path.abspath(model))
+    notes = os.path.join(model, ".sparkctl")
+    if os.path.basename(above) == "snapshots":
+        notes = os.path.join(os.path.dirname(above), ".sparkctl", revision)
+    for place in (os.path.join(notes, name) for name in ("incoming", "fetch")):
+        size, newest = weight(place)
+        if size and newest < RECENT:
+            partial[place] = size
     # A snapshot of the Hub's cache is links: to remove it would free nothing, and break the cache.
     plain = os.path.isdir(model) and not os.path.islink(model) and "/snapshots/" not in model
     if plain and os.path.isfile(os.path.join(model, "config.json")):

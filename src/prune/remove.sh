@@ -6,8 +6,10 @@ image) docker rmi "$2" ;;
 volume) docker volume rm "$2" ;;
 files | secrets) rm -f -- "$state/$2/$1/$3" ;;
 partial)
-    [ "${2##*/}" = .sparkctl-partial ] || { echo "it is no folder of sparkctl's" >&2; exit 1; }
-    rm -rf -- "$2"
+    case $2 in
+    */.sparkctl/incoming | */.sparkctl/fetch | */.sparkctl/*/incoming | */.sparkctl/*/fetch) rm -rf -- "$2" ;;
+    *) echo "it is no folder of sparkctl's" >&2 && exit 1 ;;
+    esac
     ;;
 weights)
     [ ! -L "$2" ] && [ -f "$2/config.json" ] || { echo "it is no model's folder any more" >&2; exit 1; }

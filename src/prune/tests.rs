@@ -9,7 +9,7 @@ fn what_became_of_it_names_what_stays_and_why() {
     let told = result(
         &"qwen".parse().unwrap(),
         &[
-            removed(item(Kind::Partial, "/m/.sparkctl-partial", 2_000_000_000), None),
+            removed(item(Kind::Partial, "/m/.sparkctl/incoming", 2_000_000_000), None),
             removed(item(Kind::Image, "sparkctl/kept:a", 18_000_000_000), Some("conflict: it is used")),
         ],
     );

@@ -151,7 +151,7 @@ async fn what_cut_copies_left_goes_and_a_volume_of_nothing() {
     desk.cluster.machine("spark2", |m| m.folders.get_mut(SEED_MODEL).unwrap().partial = 7);
     desk.cluster.machine("spark2", |m| m.volumes.insert("sparkctl-qwen35-122b-cache".to_owned()));
     let plan = planned(&desk, Retention { releases: 5, weights: false }).await.unwrap();
-    assert_eq!(goes(&plan, "spark2"), [(Kind::Partial, format!("{SEED_MODEL}/.sparkctl-partial"))]);
+    assert_eq!(goes(&plan, "spark2"), [(Kind::Partial, format!("{SEED_MODEL}/.sparkctl/incoming"))]);
     // Nothing of the deployment is on the node any more.
     desk.run(Command::Stop).await;
     desk.cluster.machine("spark2", |m| m.releases.clear());

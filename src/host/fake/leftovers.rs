@@ -38,7 +38,7 @@ fn inventory(machine: &Machine, models: &[String]) -> Inventory {
         records,
         partial: there()
             .filter(|(_, folder)| folder.partial > 0)
-            .map(|(path, folder)| (format!("{path}/.sparkctl-partial"), folder.partial))
+            .map(|(path, folder)| (format!("{path}/.sparkctl/incoming"), folder.partial))
             .collect(),
         models: whole
             .map(|(path, folder)| (path.clone(), folder.files.iter().map(|file| file.size).sum()))
@@ -71,7 +71,7 @@ fn remove(machine: &mut Machine, script: &Script) -> Result<(), String> {
             machine.kept.remove(&format!("{name}/{kind}/{}", argument(2)));
         }
         "partial" => {
-            let folder = name.strip_suffix("/.sparkctl-partial").ok_or("it is no folder of sparkctl's")?;
+            let folder = name.strip_suffix("/.sparkctl/incoming").ok_or("it is no folder of sparkctl's")?;
             if let Some(folder) = machine.folders.get_mut(folder) {
                 folder.partial = 0;
             }
