@@ -11,6 +11,7 @@ mod hooks;
 mod push;
 mod sync;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,19 +20,22 @@ use tokio::time::Instant;
 
 use crate::check::Finding;
 use crate::cluster::facts::{Depth, DockerFacts, NodeFacts};
-use crate::cluster::gather;
-use crate::delivery::{Delivery, store as kept};
+use crate::cluster::{gather, software};
+use crate::delivery::{Content, Delivery, store as kept};
 use crate::diagnose::Diagnosis;
 use crate::error::{chain, in_full};
-use crate::event::{Event, Events, Failure, RunOutcome};
-use crate::execute::{Cancel, ExecuteError, Executed, Hosts, StepError, execute, readiness};
+use crate::event::{Event, Events, Failure, Progress, RunOutcome};
+use crate::execute::{
+    Cancel, ExecuteError, Executed, Hosts, StepError, door, environment, execute, readiness,
+};
 use crate::fabric::{self, Links};
 use crate::host::HostError;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
-use crate::plan::{Endpoint, Plan};
+use crate::plan::{Endpoint, Plan, StageKind, built};
 use crate::profile::{Node, Profile};
 use crate::release::lock::{self, Claim, Lock, LockError};
 use crate::release::{Outcome, Release, ReleaseNumber};
+use crate::transfer::build_image;
 
 pub use check::{Examined, check};
 pub use fetch::fetch;
@@ -106,6 +110,20 @@ pub async fn examine(profile: &Profile, hosts: &Hosts) -> (Vec<NodeFacts>, Vec<H
         }
     }
     (facts, errors)
+}
+
+/// The profile to plan: with the whole name of the image that it builds, and with what its image has in it added to the
+/// facts.
+pub async fn with_image(
+    profile: &Profile,
+    delivery: &Delivery,
+    hosts: &Hosts,
+    facts: &mut [NodeFacts],
+) -> Profile {
+    let built = facts.first().and_then(|head| built::with_tag(profile, delivery, head));
+    let profile = built.unwrap_or_else(|| profile.clone());
+    software::add(&profile, hosts, facts).await;
+    profile
 }
 
 /// Probes the fabric between the nodes of which there are facts; with `measure`, who is told of each link, also its speed.
@@ -190,14 +208,17 @@ impl Operation<'_> {
     pub async fn deploy(&self, delivery: &Delivery) -> RunOutcome {
         let outcome = match self.begin("deploy", delivery).await {
             Err(outcome) => outcome,
-            Ok((lock, facts)) => match self.probe(&facts).await {
-                Err(outcome) => outcome,
-                Ok(links) => match planner::deploy(self.profile, delivery, &facts, &links, self.operator) {
-                    Err(Refused(findings)) => RunOutcome::Refused { findings },
-                    Ok(planned) => {
-                        self.tell_end("deploy", self.carry_out("deploy", planned, &facts, &lock).await).await
+            Ok((lock, facts)) => match self.prepared(delivery, facts, &lock).await {
+                Err(outcome) => self.tell_end("deploy", outcome).await,
+                Ok((profile, facts, links)) => {
+                    match planner::deploy(&profile, delivery, &facts, &links, self.operator) {
+                        Err(Refused(findings)) => RunOutcome::Refused { findings },
+                        Ok(planned) => {
+                            let outcome = self.carry_out("deploy", planned, &facts, &lock).await;
+                            self.tell_end("deploy", outcome).await
+                        }
                     }
-                },
+                }
             },
         };
         self.finish(outcome).await
@@ -250,13 +271,74 @@ impl Operation<'_> {
         }
     }
 
-    /// Probes the fabric, unless the wish to end comes first.
-    async fn probe(&self, facts: &[NodeFacts]) -> Result<Links, RunOutcome> {
+    /// Prepares, unless the wish to end comes first, or the lock is lost.
+    async fn prepared(
+        &self,
+        delivery: &Delivery,
+        facts: Vec<NodeFacts>,
+        lock: &Lock,
+    ) -> Result<(Profile, Vec<NodeFacts>, Links), RunOutcome> {
+        let cancel = self.cancel.or_lost(lock);
         tokio::select! {
             biased;
-            () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
-            links = probe(self.profile, self.hosts, facts, None) => Ok(links),
+            () = cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
+            prepared = Box::pin(self.prepare(delivery, facts)) => prepared,
         }
+    }
+
+    /// What a plan is made from beside the profile: the image, which is built where it has to be, and the fabric.
+    async fn prepare(
+        &self,
+        delivery: &Delivery,
+        mut facts: Vec<NodeFacts>,
+    ) -> Result<(Profile, Vec<NodeFacts>, Links), RunOutcome> {
+        let mut profile = with_image(self.profile, delivery, self.hosts, &mut facts).await;
+        if let (Some(build), Some(context)) = (&profile.image.build, &delivery.context)
+            && !built::is_there(&profile, &facts[0])
+        {
+            self.build(profile.image.reference.as_str(), &build.args, context, &facts).await?;
+            let unreachable = |errors: Vec<HostError>| {
+                unreachable_outcome(&errors, "the image was built, and nothing else done")
+            };
+            facts = look(self.profile, self.hosts).await.map_err(unreachable)?;
+            compare(self.profile, delivery, self.hosts, &mut facts).await.map_err(unreachable)?;
+            profile = with_image(self.profile, delivery, self.hosts, &mut facts).await;
+        }
+        let links = probe(self.profile, self.hosts, &facts, None).await;
+        Ok((profile, facts, links))
+    }
+
+    /// Builds the image on the head.
+    async fn build(
+        &self,
+        name: &str,
+        args: &BTreeMap<String, String>,
+        context: &Content,
+        facts: &[NodeFacts],
+    ) -> Result<(), RunOutcome> {
+        let (stage, head) = (StageKind::Build, &self.profile.head().name);
+        let began = Instant::now();
+        self.events.tell(Event::StageStarted { stage }).await;
+        let mut line = |said: &str| {
+            let figure = Some(said.chars().take(100).collect());
+            let progress = Progress::Engine { stage: "building".to_owned(), figure, fraction: None };
+            self.events.progress(stage, head, progress);
+        };
+        let host = self.hosts[head].as_ref();
+        let done = build_image(host, name, args, context, &mut line).await.map_err(StepError::from);
+        let failed = |source| ExecuteError { stage, node: head.clone(), source };
+        if let Err(error) = done.map_err(failed) {
+            self.tell_failure(&error, None).await;
+            return Err(self.untouched(false, facts).await);
+        }
+        self.events
+            .tell(Event::StageDone {
+                stage,
+                detail: Some(format!("{name} on {head}")),
+                took: began.elapsed(),
+            })
+            .await;
+        Ok(())
     }
 
     async fn lock_and_look(
@@ -343,7 +425,7 @@ impl Operation<'_> {
         facts: &[NodeFacts],
         lock: &Lock,
     ) -> RunOutcome {
-        let Planned { plan, warnings } = planned;
+        let Planned { plan, ranks, warnings } = planned;
         for finding in warnings {
             self.events.tell(Event::Warning { finding }).await;
         }
@@ -360,11 +442,16 @@ impl Operation<'_> {
         }
         let release = plan.release.expect("a plan that is not a stop has a release");
         match self.run(&plan, &self.cancel.or_lost(lock)).await {
-            Ok(Executed { figures, .. }) => RunOutcome::Deployed {
-                release,
-                endpoint: plan.endpoint.clone().unwrap_or_default(),
-                outage_seconds: figures.outage_seconds,
-            },
+            Ok(Executed { figures, .. }) => {
+                for finding in environment::differences(&self.profile.name, &ranks, self.hosts).await {
+                    self.events.tell(Event::Warning { finding }).await;
+                }
+                RunOutcome::Deployed {
+                    release,
+                    endpoint: plan.endpoint.clone().unwrap_or_default(),
+                    outage_seconds: figures.outage_seconds,
+                }
+            }
             Err(error) => self.failed(&plan, release, &error, facts, lock).await,
         }
     }
@@ -375,7 +462,9 @@ impl Operation<'_> {
         let release = planner::release_numbered(number, facts);
         let profile = release.as_ref().map_or(self.profile, |release| &release.profile);
         let head = self.hosts.get(&profile.head().name).ok_or("its head is not among the nodes")?;
-        match readiness::complete(head.as_ref(), &Endpoint::of(profile), PROBE).await {
+        let endpoint = release.as_ref().map_or_else(|| Endpoint::of(profile), Endpoint::of_release);
+        let head = door::of(head.as_ref(), &endpoint).await.map_err(|error| in_full(&error))?;
+        match readiness::complete(&head, &endpoint, PROBE).await {
             Ok(answer) if answer.status == 200 => Ok(number),
             Ok(answer) => Err(format!("the endpoint answers a completion with HTTP {}", answer.status)),
             Err(error) => Err(in_full(&error)),

@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::check::Finding;
 use crate::cluster::facts::{Container, ContainerState, Depth, Gpu, NodeFacts, Smi};
 use crate::cluster::gather;
 use crate::container::container_name;
@@ -20,8 +21,8 @@ use crate::engine::figures::EngineFigures;
 use crate::engine::{RANKS_FILE, RAY_PORT};
 use crate::error::Exit;
 use crate::event::Rung;
-use crate::execute::Hosts;
 use crate::execute::readiness::{self, Models};
+use crate::execute::{Hosts, door, environment};
 use crate::host::{Host, HostError, Script};
 use crate::operation;
 use crate::plan::{Endpoint, planner};
@@ -68,6 +69,8 @@ pub struct Status {
     pub probe: Option<Result<f64, String>>,
     /// What is wrong, and what to do, in words.
     pub problems: Vec<Problem>,
+    /// What serves all the same, and may not be as it should.
+    pub warnings: Vec<Problem>,
 }
 
 /// Something that is not as it should be.
@@ -141,11 +144,13 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
     let running = planner::running(&profile.name, &facts);
     let recorded = running.and_then(|number| planner::release_numbered(number, &facts));
     let served = recorded.as_ref().map_or(profile, |release| &release.profile);
-    let endpoint = Endpoint::of(served);
+    let endpoint = recorded.as_ref().map_or_else(|| Endpoint::of(served), Endpoint::of_release);
     let head = hosts.get(&served.head().name);
     let (probe, load, group) = match head {
         Some(head) if running.is_some() => {
-            let head = head.as_ref();
+            // Without its key the endpoint says itself that it lacks.
+            let keyed = door::of(head.as_ref(), &endpoint).await;
+            let head = keyed.as_ref().map_or(head.as_ref(), |keyed| keyed as &dyn Host);
             // The load is asked first: the probe is a request, too.
             let load = load::ask(head, &endpoint).await;
             let (probe, group) = tokio::join!(probe(head, &endpoint), group(head, served));
@@ -153,7 +158,14 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
         }
         _ => (None, None, None),
     };
-    judge(served, &seen, running, probe, load, group)
+    let ranks = recorded.iter().flat_map(|release| &release.ranks).cloned().collect::<Vec<_>>();
+    let differences = environment::differences(&profile.name, &ranks, hosts).await;
+    let told = |finding: Finding| Problem {
+        message: finding.node.map_or(String::new(), |node| format!("{node}: ")) + &finding.message,
+        hint: finding.hint,
+    };
+    let warnings = differences.into_iter().map(told).collect();
+    Status { warnings, ..judge(served, &seen, running, probe, load, group) }
 }
 
 fn reason(error: &HostError) -> String {
@@ -328,6 +340,7 @@ fn judge(
         engine,
         probe,
         problems,
+        warnings: Vec::new(),
     }
 }
 

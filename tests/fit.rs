@@ -40,7 +40,7 @@ fn found(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
         Ok(planned) => planned.warnings,
         Err(refused) => refused.0,
     };
-    let about = ["memory-fit", "memory-free", "heads-divide", "context-model"];
+    let about = ["memory-fit", "memory-free", "heads-divide", "context-model", "engine-parallel"];
     all.into_iter().filter(|finding| about.contains(&finding.id)).collect()
 }
 
@@ -95,7 +95,8 @@ async fn what_has_served_before_is_not_judged() {
     assert_eq!(briefly(&found(&longer, &facts))[0], ("memory-fit", Severity::Error));
     // Other files under the same path, and another place in the fabric, have not served.
     let mut other = facts.clone();
-    other[0].model.as_mut().unwrap().files[0].size += 1;
+    let file = &mut other[0].model.as_mut().unwrap().files[0];
+    (file.size, file.sha256) = (file.size + 1, Some("0".repeat(64)));
     assert_eq!(briefly(&found(&desk.profile, &other))[0], ("memory-fit", Severity::Error));
     let mut moved = desk.profile.clone();
     moved.cluster.nodes.swap(0, 1);
@@ -169,6 +170,51 @@ async fn heads_that_cannot_be_cut_are_refused() {
             assert!(finding.message.starts_with("engine.tensor_parallel is 2"), "{}", finding.message);
             assert_eq!(finding.path.as_deref(), Some("engine.tensor_parallel"));
         }
+    }
+}
+
+/// What the model has decides how it can be spread.
+#[tokio::test(start_paused = true)]
+async fn stages_without_layers_and_experts_that_are_not_there_are_refused() {
+    type Edit = fn(&mut sparkctl::profile::Engine);
+    let mtp: Edit = |e| {
+        let method = "mtp".to_owned();
+        e.speculative = Some(sparkctl::profile::Speculative { method, tokens: 1, model: None });
+    };
+    let cases: &[(Edit, Option<u64>, Option<(Severity, &str)>)] = &[
+        (|_| {}, None, None),
+        (
+            |e| (e.tensor_parallel, e.pipeline_parallel) = (1, 4),
+            None,
+            Some((Severity::Error, "engine.pipeline_parallel")),
+        ),
+        (|e| e.expert_parallel = true, None, Some((Severity::Error, "engine.expert_parallel"))),
+        (|e| e.expert_parallel = true, Some(64), None),
+        (|e| e.expert_parallel = true, Some(63), Some((Severity::Warning, "engine.expert_parallel"))),
+        (mtp, None, Some((Severity::Warning, "engine.speculative.method"))),
+        (
+            |e| drop(e.multimodal.insert(sparkctl::profile::Modality::Image, 4)),
+            None,
+            Some((Severity::Warning, "engine.multimodal")),
+        ),
+    ];
+    for (edit, experts, wanted) in cases {
+        let mut config = serde_json::json!({
+            "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 1024,
+            "head_dim": 64, "num_attention_heads": 16, "num_key_value_heads": 2, "intermediate_size": 3072,
+            "vocab_size": 1000, "torch_dtype": "bfloat16", "max_position_embeddings": 40960,
+        });
+        if let Some(experts) = experts {
+            (config["num_experts"], config["moe_intermediate_size"]) = ((*experts).into(), 512.into());
+            (config["num_experts_per_tok"], config["model_type"]) = (2.into(), "qwen3_moe".into());
+            config["architectures"] = serde_json::json!(["Qwen3MoeForCausalLM"]);
+        }
+        let (mut profile, facts) = facts(config.to_string(), 1).await;
+        edit(&mut profile.engine);
+        let found: Vec<_> =
+            found(&profile, &facts).into_iter().filter(|f| f.id == "engine-parallel").collect();
+        let told: Vec<_> = found.iter().map(|f| (f.severity, f.path.as_deref().unwrap())).collect();
+        assert_eq!(told, wanted.iter().copied().collect::<Vec<_>>(), "{found:?}");
     }
 }
 

@@ -52,7 +52,7 @@ fn show(name: &str, plan: &Plan) {
 
 #[tokio::test(start_paused = true)]
 async fn first_deploy() {
-    let Planned { plan, warnings } = Desk::seed().plan().await;
+    let Planned { plan, warnings, .. } = Desk::seed().plan().await;
     show("first-deploy", &plan);
     insta::assert_snapshot!("first-deploy-verbose", render::text(&plan, true));
     let told: Vec<_> = warnings.iter().filter(|finding| finding.severity > Severity::Note).collect();

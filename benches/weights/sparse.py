@@ -1,7 +1,7 @@
 # Makes a model of 40 shards, 119 GB of holes, and notes them as seen, as if they had been hashed.
 import json, os, struct
 
-folder = "/home/spark/models/bench-sparse"
+folder = "/home/spark/bench-sparse"
 os.makedirs(folder + "/.sparkctl", exist_ok=True)
 os.chdir(folder)
 each = 119_000_000_000 // 40

@@ -61,7 +61,7 @@ fn tools(seen: &Seen, findings: &mut Vec<Finding>) {
     let mut wanted = Vec::new();
     if seen.profile.cluster.nodes.len() > 1 {
         wanted = vec![("rsync", "copies weights between nodes"), ("python3", "passes images between nodes")];
-    } else if !seen.profile.engine.secrets().is_empty() {
+    } else if !seen.profile.secrets().is_empty() {
         wanted = vec![("python3", "takes secrets out of the logs that are kept")];
     }
     for facts in seen.facts() {

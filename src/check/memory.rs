@@ -17,6 +17,7 @@ pub(super) fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     let Ok((shape, budgets)) = seen::budgets(profile, facts) else { return findings };
     if !has_served(profile, facts) {
         divides(profile, &shape, &mut findings);
+        spread(profile, &shape, &mut findings);
         findings.extend(too_long(profile, &shape));
         for (node, budget) in &budgets {
             fits(profile, &shape, node, budget, &mut findings);
@@ -161,6 +162,64 @@ fn free(profile: &Profile, facts: &NodeFacts, budget: &Budget, findings: &mut Ve
         ),
     );
     findings.push(found.at("engine.memory_fraction"));
+}
+
+/// Stages have layers, experts are spread where there are some, and a checkpoint's own head guesses where there is one.
+fn spread(profile: &Profile, shape: &Shape, findings: &mut Vec<Finding>) {
+    let engine = &profile.engine;
+    let layers = shape.layers.len() as u64;
+    let mut add = |found: fn(&'static str, Option<&NodeName>, String, &str) -> Finding,
+                   path: &str,
+                   message: String,
+                   hint: &str| {
+        findings.push(found("engine-parallel", None, message, hint).at(path));
+    };
+    if layers > 0 && u64::from(engine.pipeline_parallel) > layers {
+        let message = format!("{} stages, and the model has {layers} layers", engine.pipeline_parallel);
+        add(Finding::error, "engine.pipeline_parallel", message, "set it to the number of layers or less");
+    }
+    // A file that is not understood in full may have experts under another name.
+    if engine.expert_parallel && shape.experts.is_none() && shape.unknown.is_empty() {
+        let message = "the model has no experts to be spread".to_owned();
+        add(Finding::error, "engine.expert_parallel", message, "leave `expert_parallel` out");
+    }
+    let parts = u64::from(engine.tensor_parallel) * u64::from(engine.data_parallel);
+    if let Some(experts) = shape.experts.as_ref().filter(|_| engine.expert_parallel)
+        && parts > 0
+        && !experts.count.is_multiple_of(parts)
+    {
+        let message =
+            format!("{} experts are spread over {parts} GPUs, which does not come out even", experts.count);
+        // vLLM gives some GPUs one more; SGLang refuses.
+        let found = if engine.kind == EngineKind::Sglang { Finding::error } else { Finding::warning };
+        add(
+            found,
+            "engine.expert_parallel",
+            message,
+            "take another number of nodes, or leave `expert_parallel` out",
+        );
+    }
+    if let Some(speculative) = &engine.speculative
+        && ["mtp", "nextn"].contains(&speculative.method.to_lowercase().as_str())
+        && speculative.model.is_none()
+        && shape.draft_layers == 0
+        && shape.unknown.is_empty()
+    {
+        let message = format!(
+            "`{}` guesses by layers of the checkpoint's own, and its config.json names none",
+            speculative.method
+        );
+        add(
+            Finding::warning,
+            "engine.speculative.method",
+            message,
+            "take another method, or leave `speculative` out",
+        );
+    }
+    if !engine.multimodal.is_empty() && !shape.multimodal && shape.unknown.is_empty() {
+        let message = "the model takes text alone".to_owned();
+        add(Finding::warning, "engine.multimodal", message, "leave `multimodal` out");
+    }
 }
 
 /// Heads are cut by whole heads. Fewer KV heads than GPUs are copied, as long as that comes out even.

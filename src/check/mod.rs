@@ -8,6 +8,7 @@
 
 mod containers;
 mod docker;
+mod engine;
 mod fabric;
 mod finding;
 mod gpu;
@@ -83,6 +84,7 @@ pub fn check(profile: &Profile, facts: &[NodeFacts], links: &Links) -> Vec<Findi
     gpu::check(&seen, &mut findings);
     model::check(&seen, &mut findings);
     image::check(&seen, &mut findings);
+    engine::check(&seen, &mut findings);
     parity::check(&seen, &mut findings);
     // The model is read on the head.
     if seen.head().is_some() {

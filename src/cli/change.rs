@@ -108,7 +108,7 @@ pub struct StopArgs {
 
 enum What {
     Deploy(Delivery, Vec<String>),
-    Push,
+    Push(Delivery),
     Rollback(Target),
     Stop,
     Sync(SyncWishes),
@@ -132,8 +132,10 @@ pub async fn sync(args: SyncArgs, global: &Global) -> Result<Exit, CommandError>
 
 /// `sparkctl push`.
 pub async fn push(args: PushArgs, global: &Global) -> Result<Exit, CommandError> {
-    let Loaded { profile, places } = known::load(&args.profile)?;
-    run(&profile, Some(places), "push", What::Push, &args.lock.claim(), global).await
+    let loaded = known::load(&args.profile)?;
+    let delivery = known::read_without_values(&loaded).await?;
+    let Loaded { profile, places } = loaded;
+    run(&profile, Some(places), "push", What::Push(delivery), &args.lock.claim(), global).await
 }
 
 /// `sparkctl rollback`.
@@ -175,7 +177,7 @@ async fn run(
 ) -> Result<Exit, CommandError> {
     let mut further: Vec<Box<dyn Sink>> = Vec::new();
     // A profile whose weights or image were copied is not yet what is deployed.
-    if !matches!(what, What::Sync(_) | What::Push) {
+    if !matches!(what, What::Sync(_) | What::Push(_)) {
         further.push(Box::new(known::Remember::new(profile)?));
     }
     told(profile, places, command, further, global, async |events, cancel| {
@@ -264,7 +266,7 @@ async fn operate(
     let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect, claim };
     match what {
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
-        What::Push => operation.push().await,
+        What::Push(delivery) => operation.push(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
         What::Sync(wishes) => operation.sync(wishes).await,

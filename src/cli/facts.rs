@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use super::{Global, known, print, session};
 use crate::cluster::facts::Depth;
 use crate::cluster::gather::{Request, gather};
+use crate::cluster::software;
 use crate::error::{CommandError, Exit};
 use crate::report::json;
 
@@ -35,6 +36,7 @@ pub async fn run(args: FactsArgs, global: &Global) -> Result<Exit, CommandError>
     if !errors.is_empty() {
         return Err(session::unreachable(&errors));
     }
+    software::add(&profile, &hosts, &mut nodes).await;
     print(&format!("{}\n", json::document(serde_json::json!({ "nodes": nodes }))));
     Ok(Exit::Done)
 }

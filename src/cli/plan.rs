@@ -10,10 +10,12 @@ use crate::check::{Finding, Severity};
 use crate::cluster::facts::NodeFacts;
 use crate::cluster::recorded;
 use crate::config::Loaded;
+use crate::container::Rank;
+use crate::engine::env;
 use crate::error::{CommandError, Exit};
 use crate::fabric::Links;
 use crate::operation;
-use crate::plan::{planner, render};
+use crate::plan::{built, planner, render};
 use crate::profile::Profile;
 use crate::report::{json, terminal};
 
@@ -26,6 +28,9 @@ pub struct PlanArgs {
     /// Answers with exit status 10 where there is something to do.
     #[arg(long)]
     exit_code: bool,
+    /// Also shows each rank's whole environment, and where every value comes from.
+    #[arg(long)]
+    env: bool,
     #[command(flatten)]
     checks: check::Skip,
     /// Plans against recorded facts, as `sparkctl facts` prints them, and connects to nothing.
@@ -40,11 +45,12 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
         Some(_) => known::read_without_values(&loaded).await?,
         None => known::read(&loaded).await?,
     };
-    let Loaded { profile, places } = loaded;
+    let Loaded { mut profile, places } = loaded;
     let operator = change::operator(args.checks.skipped()?);
     let mut not_compared = None;
     let (facts, fabric) = if let Some(file) = &args.facts {
         let mut facts = read_facts(file, &profile)?;
+        profile = built::with_tag(&profile, &delivery, &facts[0]).unwrap_or(profile);
         not_compared = operation::take_secrets_as_same(&mut facts).filter(|_| !delivery.secrets.is_empty());
         (facts, Links::default())
     } else {
@@ -52,9 +58,13 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
         let unreachable = |errors: Vec<_>| session::unreachable(&errors);
         let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
         operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
+        profile = operation::with_image(&profile, &delivery, &hosts, &mut facts).await;
         let fabric = operation::probe(&profile, &hosts, &facts, None).await;
         (facts, fabric)
     };
+    if profile.image.build.is_some() && !built::is_there(&profile, &facts[0]) {
+        return Ok(to_be_built(&profile, args.exit_code, global));
+    }
     let mut planned =
         planner::deploy(&profile, &delivery, &facts, &fabric, &operator).map_err(|refused| {
             let lines = terminal::finding_lines(&refused.0, Some(&places)).join("\n");
@@ -63,7 +73,12 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
     planned.warnings.extend(not_compared);
     match global.output {
         Output::Json => {
-            let content = serde_json::json!({ "plan": planned.plan, "warnings": planned.warnings });
+            let mut content = serde_json::json!({ "plan": planned.plan, "warnings": planned.warnings });
+            if args.env {
+                content["environment"] = environments(&profile, &planned.ranks, &facts)
+                    .map(|(rank, told)| serde_json::json!({ "rank": rank.rank, "node": rank.node, "variables": told }))
+                    .collect();
+            }
             print(&format!("{}\n", json::document(content)));
         }
         Output::Text => {
@@ -73,9 +88,43 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
                 print(&format!("{line}\n"));
             }
             print(&render::text(&planned.plan, global.verbose > 0));
+            if args.env {
+                for (rank, told) in environments(&profile, &planned.ranks, &facts) {
+                    print(&render::environment(rank, &told));
+                }
+            }
         }
     }
     Ok(if args.exit_code && !planned.plan.is_empty() { Exit::Pending } else { Exit::Done })
+}
+
+/// An image that is not there yet: what follows depends on what it will have in it.
+fn to_be_built(profile: &Profile, exit_code: bool, global: &Global) -> Exit {
+    let (image, head) = (&profile.image.reference, &profile.head().name);
+    print(&match global.output {
+        Output::Json => {
+            format!("{}\n", json::document(serde_json::json!({ "build": { "image": image, "node": head } })))
+        }
+        Output::Text => {
+            format!(
+                "{image} is built on {head} first: its inputs changed, or it is new. A deploy plans then.\n"
+            )
+        }
+    });
+    if exit_code { Exit::Pending } else { Exit::Done }
+}
+
+/// Each rank's environment; what the image itself sets is asked of the node's own facts, else of any.
+fn environments<'a>(
+    profile: &'a Profile,
+    ranks: &'a [Rank],
+    facts: &'a [NodeFacts],
+) -> impl Iterator<Item = (&'a Rank, Vec<env::Told>)> {
+    ranks.iter().map(move |rank| {
+        let image = facts.iter().find_map(|facts| facts.image(&rank.spec.image));
+        let nothing = std::collections::BTreeMap::new();
+        (rank, env::told(profile, &rank.spec.env, image.map_or(&nothing, |image| &image.env)))
+    })
 }
 
 /// Recorded facts, as if they had just been seen on the profile's nodes.

@@ -6,3 +6,4 @@ pub mod parse;
 pub mod recorded;
 #[cfg(test)]
 pub(crate) mod samples;
+pub mod software;

@@ -348,7 +348,7 @@ fn mistakes_of_meaning_are_not_hidden() {
 /// A key left out is named once, with all that its section lacks, and hides nothing.
 #[test]
 fn missing_keys_are_named_together() {
-    let error = error("cluster: { nodes: [{}, { host: h, x: 1 }] }\nserve: { port: no }\n");
+    let error = error("cluster: { nodes: [{}, { host: h, x: 1 }] }\nserve: { port: no, open: true }\n");
     let said: Vec<_> = error.problems().iter().map(|m| (m.path.as_str(), m.message.as_str())).collect();
     assert_eq!(
         said,

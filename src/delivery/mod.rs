@@ -5,6 +5,7 @@
 //! containers: so a release that comes back finds what it was started with. How secrets are told apart without
 //! being shown: see [`secret`].
 
+pub mod context;
 pub mod kept;
 pub mod read;
 pub mod redact;
@@ -29,6 +30,8 @@ pub struct Delivery {
     pub files: Vec<LocalFile>,
     /// Values by variable.
     pub secrets: Secrets,
+    /// The folder that the image is built from, as an archive; `None` where none is built.
+    pub context: Option<Content>,
 }
 
 /// A file of the operator's machine.

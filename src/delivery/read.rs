@@ -11,7 +11,9 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
-use super::{Content, Delivery, LARGEST_FILE, LocalFile, Secret};
+use super::redact::SHORTEST;
+use super::{Content, Delivery, LARGEST_FILE, LocalFile, Secret, context};
+use crate::engine::key_variable;
 use crate::error::system_words;
 use crate::plan::render::size;
 use crate::profile::{EnvValue, Problem, Profile, SecretSource};
@@ -53,6 +55,12 @@ async fn read_with(profile: &Profile, values: bool) -> Result<Delivery, Vec<Prob
             Err(wrong) => note(format!("files[{index}].source"), wrong),
         }
     }
+    if let Some(build) = &profile.image.build {
+        match context::read(&build.folder) {
+            Ok(context) => delivery.context = Some(context),
+            Err(why) => note("image.build.folder".to_owned(), wrong(why)),
+        }
+    }
     for (name, value) in &profile.engine.env {
         let EnvValue::Secret(source) = value else { continue };
         let value =
@@ -62,7 +70,34 @@ async fn read_with(profile: &Profile, values: bool) -> Result<Delivery, Vec<Prob
             Err(wrong) => note(format!("engine.env.{name}"), wrong),
         }
     }
+    if let Some(source) = &profile.serve.api_key {
+        let value = if values { key(source).await } else { Ok(Secret::from(String::new())) };
+        match value {
+            Ok(value) => {
+                drop(delivery.secrets.0.insert(key_variable(profile.engine.kind).to_owned(), value));
+            }
+            Err(wrong) => note("serve.api_key".to_owned(), wrong),
+        }
+    }
     if problems.is_empty() { Ok(delivery) } else { Err(problems) }
+}
+
+/// The endpoint's key. It travels in a header, and is to be taken out of logs.
+async fn key(source: &SecretSource) -> Result<Secret, Wrong> {
+    let key = secret(source, COMMAND_LIMIT).await?;
+    if !key.reveal().bytes().all(|b| b.is_ascii_graphic()) {
+        return Err(wrong(format!(
+            "what {source} gives cannot be a key: only visible ASCII characters may be in it"
+        )));
+    }
+    if key.reveal().len() < SHORTEST {
+        let hint = "make one: openssl rand -hex 32".to_owned();
+        return Err((
+            format!("the key that {source} gives is shorter than {SHORTEST} characters"),
+            Some(hint),
+        ));
+    }
+    Ok(key)
 }
 
 /// The content of a regular file of the operator's machine.
@@ -96,7 +131,7 @@ async fn bytes(path: &str, most: u64) -> Result<Vec<u8>, Wrong> {
 }
 
 /// The path with `~/` as the user's home.
-fn place(path: &str) -> PathBuf {
+pub(super) fn place(path: &str) -> PathBuf {
     match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => Path::new(&home).join(rest),
         _ => PathBuf::from(path),

@@ -7,7 +7,7 @@
 
 use super::{MASTER_PORT, Member, RAY_PORT};
 
-/// Runs in the head's container: `ADDRESS,ADDRESS -- ray start ... -- vllm serve ...`.
+/// Runs in the head's container: `ADDRESS,ADDRESS VARIABLE,VARIABLE -- ray start ... -- vllm serve ...`.
 const RAY_HEAD: &str = include_str!("ray_head.py");
 /// Runs in a worker's container: `HEAD_ADDRESS PORT -- ray start ...`.
 const RAY_WORKER: &str = include_str!("ray_worker.py");
@@ -23,13 +23,13 @@ pub const RANKS_FILE: &str = "/tmp/sparkctl-ranks";
 /// Bytes of Ray's object store: vLLM hardly uses it, and by default Ray takes 30 % of the memory.
 const OBJECT_STORE_BYTES: u64 = 512 * 1024 * 1024;
 
-/// A rank on Ray. The head's script becomes `engine`: so the engine's log is the container's log, and its end the
+/// A rank on Ray; `own` are the variables whose values are each node's own. The head's script becomes `engine`: so the engine's log is the container's log, and its end the
 /// container's end. The workers are Ray nodes, and Ray starts the engine's processes there.
-pub(super) fn ray(engine: Vec<String>, members: &[Member], rank: usize) -> Vec<String> {
+pub(super) fn ray(engine: Vec<String>, members: &[Member], rank: usize, own: &[&str]) -> Vec<String> {
     let head = members[0].address;
     if rank == 0 {
         let mut argv = python(RAY_HEAD);
-        argv.extend([addresses(members), "--".to_owned()]);
+        argv.extend([addresses(members), own.join(","), "--".to_owned()]);
         argv.extend(["ray", "start", "--head"].map(str::to_owned));
         argv.push(format!("--port={RAY_PORT}"));
         argv.extend(["--include-dashboard=false", "--disable-usage-stats"].map(str::to_owned));

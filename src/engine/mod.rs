@@ -9,6 +9,7 @@ pub mod figures;
 mod launch;
 pub mod milestones;
 pub mod prelude;
+pub mod rules;
 mod sglang;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ mod vllm;
 use std::net::Ipv4Addr;
 
 use crate::container::{ImageContent, Mount, Rank};
-use crate::profile::{Engine as Settings, EngineKind, Launch, NodeName, Profile};
+use crate::profile::{Engine as Settings, EngineKind, Launch, Listen, Lora, NodeName, Profile};
 
 pub use launch::{GATHER_PORT, RANKS_FILE};
 pub use milestones::Milestone;
@@ -38,7 +39,7 @@ const HUB_TARGET: &str = "/hub";
 
 /// Hints that several engines' flags share.
 const HEAD_ADDRESS: &str = "leave it out: it is the first node's `fabric`";
-const KEY: &str = "leave it out: this version cannot ask an endpoint that needs a key";
+const KEY: &str = "set `serve.api_key`";
 /// Where compiled kernels and graphs are in the container.
 const CACHE_TARGET: &str = "/root/.cache";
 
@@ -75,6 +76,34 @@ pub trait Engine: Sync {
     }
     /// What the profile asks for and the engine does not have.
     fn unfit(&self, profile: &Profile) -> Vec<Unfit>;
+}
+
+/// The variable that a rank's process has the endpoint's key in: vLLM's own, or one that [`KEYED`] takes away.
+pub fn key_variable(kind: EngineKind) -> &'static str {
+    match kind {
+        EngineKind::Vllm => "VLLM_API_KEY",
+        EngineKind::Sglang => "SPARKCTL_API_KEY",
+    }
+}
+
+/// The address that a rank's server listens on.
+fn listen(profile: &Profile, members: &[Member], rank: usize) -> Ipv4Addr {
+    match profile.serve.listen {
+        Listen::Lan => Ipv4Addr::UNSPECIFIED,
+        Listen::Fabric => members[rank].address,
+        Listen::Loopback => Ipv4Addr::LOCALHOST,
+    }
+}
+
+/// The model's limits of what comes in beside text, as both engines want them.
+fn multimodal(settings: &Settings) -> Option<String> {
+    (!settings.multimodal.is_empty())
+        .then(|| serde_json::to_string(&settings.multimodal).expect("counts are always JSON"))
+}
+
+/// Each adapter as both engines want it.
+fn adapters(lora: &Lora) -> impl Iterator<Item = String> {
+    lora.adapters.iter().map(|adapter| format!("{}={}", adapter.name, adapter.path))
 }
 
 /// Where the engine finds the model in its container.
@@ -205,7 +234,7 @@ fn argv(profile: &Profile, members: &[Member], rank: usize) -> Vec<String> {
     let command = engine(profile.engine.kind).command(profile, members, rank);
     match profile.engine.launch() {
         _ if members.len() == 1 => command,
-        Launch::Ray => launch::ray(command, members, rank),
+        Launch::Ray => launch::ray(command, members, rank, &env::of_one_rank(profile)),
         Launch::Native => launch::native(command, members, rank),
     }
 }

@@ -30,7 +30,7 @@ pub struct Prelude {
 pub fn wrap(profile: &Profile, argv: Vec<String>) -> Vec<String> {
     let prelude = Prelude {
         before: profile.engine.before.clone(),
-        secrets: (!profile.engine.secrets().is_empty()).then(|| SECRETS_TARGET.to_owned()),
+        secrets: (!profile.secrets().is_empty()).then(|| SECRETS_TARGET.to_owned()),
     };
     if prelude == Prelude::default() {
         return argv;

@@ -1,8 +1,10 @@
-"""The head of a Ray cluster, then the engine: ADDRESS[,ADDRESS...] -- RAY_COMMAND... -- ENGINE_COMMAND...
+"""The head of a Ray cluster, then the engine: ADDRESS[,ADDRESS...] VARIABLE[,VARIABLE...] -- RAY_COMMAND... -- ENGINE_COMMAND...
 
 Starts Ray's head node, waits until Ray counts a live node at every ADDRESS, and becomes the engine.
-There is no time limit: whoever started the container has one.
+There is no time limit: whoever started the container has one. vLLM is told that each VARIABLE is a node's own: it
+would copy some of them from here to its workers, where the interfaces may be called otherwise.
 """
+import json
 import os
 import shutil
 import subprocess
@@ -25,9 +27,28 @@ def live_addresses(address):
         ray.shutdown()
 
 
+def keep_from_workers(names):
+    """Adds the names to the file that vLLM reads them from, in every release from 0.11 on."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    folder = os.path.expanduser(os.environ.get("VLLM_CONFIG_ROOT") or os.path.join(config, "vllm"))
+    path = os.path.join(folder, "ray_non_carry_over_env_vars.json")
+    try:
+        os.makedirs(folder, exist_ok=True)
+        try:
+            with open(path) as file:
+                names = sorted({*names, *json.load(file)})
+        except (OSError, ValueError, TypeError):
+            pass
+        with open(path, "w") as file:
+            json.dump(names, file)
+    except OSError as why:
+        say("vLLM may copy variables of this node to the others: %s cannot be written: %s" % (path, why.strerror))
+
+
 def main():
-    wanted, _, *rest = sys.argv[1:]
+    wanted, own, _, *rest = sys.argv[1:]
     wanted = wanted.split(",")
+    keep_from_workers(own.split(","))
     split = rest.index("--")
     ray_command, engine_command = rest[:split], rest[split + 1:]
     # A session left by this container's last run would be taken for one that lives.

@@ -1,7 +1,10 @@
 //! `SGLang`: its flags, spelled as 0.5 takes them. It has one launch over several nodes, its own.
 
 use super::milestones::{self, Milestone};
-use super::{Engine, HEAD_ADDRESS, KEY, Member, Reserved, Unfit, flag, launch, model_target};
+use super::{
+    Engine, HEAD_ADDRESS, KEY, Member, Reserved, Unfit, adapters, flag, key_variable, launch, listen,
+    model_target, multimodal,
+};
 use crate::profile::{Engine as Settings, Launch, Profile, Speculative};
 
 /// `SGLang` takes any beginning of a flag for the flag.
@@ -46,6 +49,12 @@ const RESERVED: &[Reserved] = &[
         |e| e.speculative.is_some(),
     ),
     Reserved::where_set(&["--trust-remote-code"], "set `engine.trust_remote_code`", |e| e.trust_remote_code),
+    Reserved::where_set(&["--enable-lora", "--lora-paths", "--max-lora-rank"], "set `engine.lora`", |e| {
+        e.lora.is_some()
+    }),
+    Reserved::where_set(&["--limit-mm-data-per-request"], "set `engine.multimodal`", |e| {
+        !e.multimodal.is_empty()
+    }),
     Reserved::where_set(&["--chat-template"], "set `engine.chat_template`", |e| e.chat_template.is_some()),
 ];
 
@@ -75,17 +84,26 @@ const METHODS: &[(&str, &str, Guess)] = &[
     ("dspark", "DSPARK", Guess::BlockAndOne),
 ];
 
+/// The server.
+const MODULE: &str = "sglang.launch_server";
+/// Runs it with a key: `VARIABLE MODULE FLAG...`.
+const KEYED: &str = include_str!("keyed.py");
+
 pub(super) struct Sglang;
 
 impl Engine for Sglang {
     fn command(&self, profile: &Profile, members: &[Member], rank: usize) -> Vec<String> {
         let engine = &profile.engine;
-        let words = ["python3", "-m", "sglang.launch_server", "--model-path"];
-        let mut argv = words.map(str::to_owned).to_vec();
-        argv.push(model_target(profile));
+        let front = if profile.serve.api_key.is_some() && rank == 0 {
+            vec!["python3", "-u", "-c", KEYED, key_variable(engine.kind), MODULE]
+        } else {
+            vec!["python3", "-m", MODULE]
+        };
+        let mut argv: Vec<_> = front.into_iter().map(str::to_owned).collect();
+        flag(&mut argv, "--model-path", &model_target(profile));
         flag(&mut argv, "--served-model-name", &profile.served_name());
         // Also on the workers: there a server stands at this port that answers that all is well, whatever happens.
-        flag(&mut argv, "--host", &"0.0.0.0");
+        flag(&mut argv, "--host", &listen(profile, members, rank));
         flag(&mut argv, "--port", &profile.serve.port);
         flag(&mut argv, "--tp-size", &engine.tensor_parallel);
         if engine.pipeline_parallel > 1 {
@@ -193,6 +211,16 @@ fn settings(argv: &mut Vec<String>, engine: &Settings) {
     }
     if engine.trust_remote_code {
         argv.push("--trust-remote-code".to_owned());
+    }
+    if let Some(lora) = &engine.lora {
+        argv.extend(["--enable-lora", "--lora-paths"].map(str::to_owned));
+        argv.extend(adapters(lora));
+        if let Some(rank) = lora.max_rank {
+            flag(argv, "--max-lora-rank", &rank);
+        }
+    }
+    if let Some(limits) = multimodal(engine) {
+        flag(argv, "--limit-mm-data-per-request", &limits);
     }
     if let Some(parser) = &engine.reasoning_parser {
         flag(argv, "--reasoning-parser", &parser);

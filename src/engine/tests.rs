@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::profile::Speculative;
-use crate::profile::{EnvValue, SecretSource};
+use crate::profile::{Adapter, EnvValue, Modality, SecretSource};
 
 const PROFILE: &str = include_str!("../../profiles/qwen35-122b.yaml");
 
@@ -48,7 +48,9 @@ fn the_head_brings_ray_up_and_becomes_the_engine() {
     let head = &specs(&profile(), &members())[0];
     let ray = "ray start --head --port=6379 --include-dashboard=false --disable-usage-stats \
         --node-ip-address=192.168.200.12 --num-gpus=1 --object-store-memory=536870912";
-    let wanted = format!("python3 -u -c SCRIPT 192.168.200.12,192.168.200.13 -- {ray} -- {SERVE}");
+    let own = "VLLM_HOST_IP,NCCL_SOCKET_IFNAME,GLOO_SOCKET_IFNAME,TP_SOCKET_IFNAME,UCX_NET_DEVICES,\
+        OMPI_MCA_btl_tcp_if_include,NCCL_IB_HCA";
+    let wanted = format!("python3 -u -c SCRIPT 192.168.200.12,192.168.200.13 {own} -- {ray} -- {SERVE}");
     assert_eq!(words(&head.argv), wanted);
 }
 
@@ -60,6 +62,64 @@ fn a_worker_joins_at_its_own_address() {
         "python3 -u -c SCRIPT 192.168.200.12 6379 -- ray start --address=192.168.200.12:6379 --block \
          --node-ip-address=192.168.200.13 --num-gpus=1 --object-store-memory=536870912"
     );
+}
+
+#[test]
+fn adapters_limits_and_the_key_are_spelled_for_each_engine() {
+    let mut profile = profile();
+    let adapter = |name: &str| Adapter { name: name.to_owned(), path: format!("/model/{name}") };
+    profile.engine.lora = Some(Lora { adapters: vec![adapter("sql"), adapter("chat")], max_rank: Some(32) });
+    profile.engine.multimodal = [(Modality::Image, 4), (Modality::Video, 0)].into();
+    profile.serve.listen = Listen::Fabric;
+    profile.serve.api_key = Some(SecretSource::Env("KEY".to_owned()));
+    let limits = r#"{"image":4,"video":0}"#;
+    profile.engine.launch = Some(Launch::Native);
+    let [head, worker] = &specs(&profile, &members())[..] else { panic!("two ranks") };
+    let (head, worker) = (words(&head.argv), words(&worker.argv));
+    assert!(head.contains("--host 192.168.200.12 "), "{head}");
+    assert!(head.contains("--lora-modules sql=/model/sql chat=/model/chat"), "{head}");
+    for rank in [&head, &worker] {
+        assert!(rank.contains("--enable-lora --max-lora-rank 32"), "{rank}");
+        assert!(rank.contains(&format!("--limit-mm-per-prompt {limits}")), "{rank}");
+    }
+    assert!(!worker.contains("--lora-modules"), "{worker}");
+
+    profile.engine.kind = EngineKind::Sglang;
+    let [head, worker] = &specs(&profile, &members())[..] else { panic!("two ranks") };
+    let (head, worker) = (words(&head.argv), words(&worker.argv));
+    assert!(head.contains("SCRIPT SPARKCTL_API_KEY sglang.launch_server --model-path /model"), "{head}");
+    assert!(worker.contains("python3 -m sglang.launch_server --model-path /model"), "{worker}");
+    assert!(worker.contains("--host 192.168.200.13 "), "{worker}");
+    for rank in [&head, &worker] {
+        assert!(
+            rank.contains("--enable-lora --lora-paths sql=/model/sql chat=/model/chat --max-lora-rank 32"),
+            "{rank}"
+        );
+        assert!(rank.contains(&format!("--limit-mm-data-per-request {limits}")), "{rank}");
+        assert!(!rank.contains("--api-key"), "{rank}");
+    }
+}
+
+/// Whoever reads a rank's environment sees who sets what, and what it hides.
+#[test]
+fn where_each_variable_comes_from() {
+    let mut profile = profile();
+    profile.engine.env.insert("NCCL_DEBUG".to_owned(), EnvValue::Text("INFO".to_owned()));
+    profile.engine.env.insert("HF_TOKEN".to_owned(), EnvValue::Secret(SecretSource::Env("HF".to_owned())));
+    let rank = &specs(&profile, &members())[1];
+    let image = [("PATH", "/bin"), ("NCCL_SOCKET_IFNAME", "eth0"), ("NCCL_DEBUG", "INFO")];
+    let image = image.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let told = env::told(&profile, &rank.env, &image);
+    let of = |name: &str| {
+        let row = told.iter().find(|row| row.name == name).unwrap();
+        format!("{} {}", row.value, row.from)
+    };
+    assert_eq!(of("PATH"), "/bin image");
+    assert_eq!(of("NCCL_DEBUG"), "INFO profile");
+    assert_eq!(of("HF_TOKEN"), "‹secret› profile, a secret");
+    assert_eq!(of("VLLM_HOST_IP"), "192.168.200.13 sparkctl: the address that vLLM tells the other ranks");
+    let hidden = of("NCCL_SOCKET_IFNAME");
+    assert!(hidden.contains("sparkctl: ") && hidden.ends_with("(the image has eth0)"), "{hidden}");
 }
 
 #[test]

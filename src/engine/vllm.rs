@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::milestones::{self, Milestone};
 use super::{
-    DATA_PARALLEL_PORT, Engine, HEAD_ADDRESS, KEY, MASTER_PORT, Member, Reserved, Unfit, flag, model_target,
+    DATA_PARALLEL_PORT, Engine, HEAD_ADDRESS, KEY, MASTER_PORT, Member, Reserved, Unfit, adapters, flag,
+    listen, model_target, multimodal,
 };
 use crate::profile::{Engine as Settings, Launch, Profile};
 
@@ -65,6 +66,12 @@ const RESERVED: &[Reserved] = &[
         e.speculative.is_some()
     }),
     Reserved::where_set(&["--trust-remote-code"], "set `engine.trust_remote_code`", |e| e.trust_remote_code),
+    Reserved::where_set(
+        &["--enable-lora", "--no-enable-lora", "--lora-modules", "--max-lora-rank"],
+        "set `engine.lora`",
+        |e| e.lora.is_some(),
+    ),
+    Reserved::where_set(&["--limit-mm-per-prompt"], "set `engine.multimodal`", |e| !e.multimodal.is_empty()),
     Reserved::where_set(&["--chat-template"], "set `engine.chat_template`", |e| e.chat_template.is_some()),
 ];
 
@@ -78,7 +85,7 @@ impl Engine for Vllm {
         let has_endpoint = rank == 0;
         if has_endpoint {
             flag(&mut argv, "--served-model-name", &profile.served_name());
-            flag(&mut argv, "--host", &"0.0.0.0");
+            flag(&mut argv, "--host", &listen(profile, members, rank));
             flag(&mut argv, "--port", &profile.serve.port);
         }
         spread(&mut argv, engine, members, rank);
@@ -93,6 +100,10 @@ impl Engine for Vllm {
             }
             if let Some(template) = &engine.chat_template {
                 flag(&mut argv, "--chat-template", &template);
+            }
+            if let Some(lora) = &engine.lora {
+                argv.push("--lora-modules".to_owned());
+                argv.extend(adapters(lora));
             }
         }
         argv.extend(engine.args.iter().cloned());
@@ -122,9 +133,19 @@ impl Engine for Vllm {
             let message = format!("the method `{}` of vLLM needs a draft model", speculative.method);
             found.push(Unfit::new("speculative", message, "set its `model` to a path in the container"));
         }
+        if let Some(rank) = engine.lora.as_ref().and_then(|lora| lora.max_rank)
+            && !LORA_RANKS.contains(&rank)
+        {
+            let larger = LORA_RANKS.iter().find(|known| **known > rank);
+            let hint = larger.map_or_else(String::new, |larger| format!("write {larger}, the next one"));
+            found.push(Unfit::new("lora", format!("vLLM has no largest rank of {rank}"), hint));
+        }
         found
     }
 }
+
+/// The largest ranks of adapters that vLLM has kernels for.
+const LORA_RANKS: &[u32] = &[1, 8, 16, 32, 64, 128, 256, 320, 512];
 
 /// How the model is spread, and where this rank is in it.
 fn spread(argv: &mut Vec<String>, engine: &Settings, members: &[Member], rank: usize) {
@@ -188,5 +209,14 @@ fn settings(argv: &mut Vec<String>, engine: &Settings) {
     }
     if engine.trust_remote_code {
         argv.push("--trust-remote-code".to_owned());
+    }
+    if let Some(lora) = &engine.lora {
+        argv.push("--enable-lora".to_owned());
+        if let Some(rank) = lora.max_rank {
+            flag(argv, "--max-lora-rank", &rank);
+        }
+    }
+    if let Some(limits) = multimodal(engine) {
+        flag(argv, "--limit-mm-per-prompt", &limits);
     }
 }

@@ -2,6 +2,8 @@
 //! events. Nothing is decided here; a step that fails ends the execution.
 
 mod cache;
+pub mod door;
+pub mod environment;
 mod ladder;
 mod looks;
 pub mod readiness;

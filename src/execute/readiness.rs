@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::ladder::Ladder;
-use super::{Hosts, StepError, looks};
+use super::{Hosts, StepError, door, looks};
 use crate::delivery::redact::Redactor;
 use crate::delivery::store::redactor;
 use crate::diagnose::{Stuck, only_waits};
@@ -179,7 +179,8 @@ impl Course<'_> {
     ) -> Result<Started, StepError> {
         let (ready, ladder) = (self.ready, self.ladder);
         let watch = watch(group, ladder);
-        let probe = probe(group[0].host, &ready.endpoint, ladder);
+        let head = door::of(group[0].host, &ready.endpoint).await?;
+        let probe = probe(&head, &ready.endpoint, ladder);
         tokio::pin!(watch, probe);
         let mut tick = tokio::time::interval(PACE);
         loop {

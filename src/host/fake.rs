@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
+use super::{Door, Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
 use crate::cluster::facts::{Container, Docker, Image};
 use crate::profile::NodeName;
 
@@ -285,15 +285,16 @@ impl Host for FakeHost {
         Ok(receiver)
     }
 
-    async fn http(
+    async fn http_at(
         &self,
-        port: u16,
+        door: &Door,
         path: &str,
         body: Option<&Value>,
         _timeout: Duration,
     ) -> Result<HttpAnswer, HostError> {
+        let port = door.port;
         let error = |why: &str| HostError::Http { node: self.node.clone(), port, why: why.to_owned() };
-        let act = |state: &mut State| state.http(&self.node, port, path, body);
+        let act = |state: &mut State| state.http(&self.node, door, path, body);
         self.cluster.effect(&self.node, format!("http {path}"), false, error, act).await
     }
 }

@@ -2,12 +2,14 @@
 //! that is forwarded there. The only module that knows the HTTP crate.
 
 use std::fmt;
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{HttpAnswer, innermost};
+use crate::delivery::Secret;
 
 /// Why there was no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +37,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// For a port of this machine's loopback; with `socket`, whatever listens on that socket.
-    pub fn new(port: u16, socket: Option<&Path>) -> Result<Self, String> {
+    /// For a port of an address of this machine; with `socket`, whatever listens on that socket.
+    pub fn new(address: SocketAddrV4, socket: Option<&Path>) -> Result<Self, String> {
         // A forwarded connection may have died on the far side unseen: never use one twice.
         let builder = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0);
         let builder = builder.redirect(reqwest::redirect::Policy::none());
@@ -45,7 +47,7 @@ impl Client {
             None => builder,
         };
         let client = builder.build().map_err(|error| reason(&error))?;
-        Ok(Self { client, base: format!("http://127.0.0.1:{port}") })
+        Ok(Self { client, base: format!("http://{address}") })
     }
 
     /// GET, or POST of JSON where there is a body.
@@ -53,12 +55,17 @@ impl Client {
         &self,
         path: &str,
         body: Option<&Value>,
+        key: Option<&Secret>,
         timeout: Duration,
     ) -> Result<HttpAnswer, NoAnswer> {
         let url = format!("{}{path}", self.base);
         let request = match body {
             Some(json) => self.client.post(url).json(json),
             None => self.client.get(url),
+        };
+        let request = match key {
+            Some(key) => request.bearer_auth(key.reveal()),
+            None => request,
         };
         let words = |error: reqwest::Error| {
             if error.is_timeout() {

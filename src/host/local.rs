@@ -1,6 +1,7 @@
 //! This machine as a node: the same scripts by processes of its own, the same Docker requests by
 //! its own socket, and no SSH.
 
+use std::net::SocketAddrV4;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -80,8 +81,9 @@ impl Reach for Local {
         self.engine.get_or_try_init(|| connect).await
     }
 
-    async fn port(&self, port: u16) -> Result<Client, HostError> {
-        Client::new(port, None).map_err(|why| HostError::Http { node: self.node.clone(), port, why })
+    async fn port(&self, address: SocketAddrV4) -> Result<Client, HostError> {
+        let failed = |why| HostError::Http { node: self.node.clone(), port: address.port(), why };
+        Client::new(address, None).map_err(failed)
     }
 
     async fn alive(&self, _what: &str) -> Result<(), HostError> {

@@ -9,6 +9,7 @@ mod connect;
 mod docker;
 pub mod fake;
 mod http;
+mod keyed;
 mod local;
 mod process;
 mod reach;
@@ -16,6 +17,7 @@ mod ssh;
 mod ssh_words;
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,10 +26,12 @@ use tokio::sync::mpsc;
 
 use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::container::ContainerSpec;
+use crate::delivery::Secret;
 use crate::profile::NodeName;
 
 pub use connect::{connect, connect_to};
 pub use fake::{FakeCluster, FakeHost};
+pub use keyed::Keyed;
 pub use local::LocalHost;
 pub use ssh::{SshHost, SshOptions};
 
@@ -110,6 +114,15 @@ pub struct NewContainer {
     pub spec: ContainerSpec,
 }
 
+/// Where requests go: a port of one of the node's own addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Door {
+    pub address: Ipv4Addr,
+    pub port: u16,
+    /// What a request shows in its header.
+    pub key: Option<Secret>,
+}
+
 /// An answer over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpAnswer {
@@ -161,6 +174,17 @@ pub trait Host: Send + Sync {
     async fn http(
         &self,
         port: u16,
+        path: &str,
+        body: Option<&Value>,
+        timeout: Duration,
+    ) -> Result<HttpAnswer, HostError> {
+        self.http_at(&Door { address: Ipv4Addr::LOCALHOST, port, key: None }, path, body, timeout).await
+    }
+
+    /// The same at one of the node's own addresses, and with a key where it needs one.
+    async fn http_at(
+        &self,
+        door: &Door,
         path: &str,
         body: Option<&Value>,
         timeout: Duration,

@@ -2,6 +2,7 @@
 //! Engine's socket and a port are reached, and whether the way there still holds. All else is one
 //! implementation of [`Host`], here.
 
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::docker::{self, Engine, Trouble};
 use super::http::{Client, NoAnswer};
-use super::{Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
+use super::{Door, Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
 use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::profile::NodeName;
 
@@ -22,8 +23,8 @@ pub trait Reach: Send + Sync {
     async fn start_script(&self, script: Script) -> Result<Running, HostError>;
     /// The Docker Engine, connected at the first call.
     async fn engine(&self) -> Result<&Engine, HostError>;
-    /// A client for a port of the machine's loopback.
-    async fn port(&self, port: u16) -> Result<Client, HostError>;
+    /// A client for a port of one of the machine's addresses.
+    async fn port(&self, address: SocketAddrV4) -> Result<Client, HostError>;
     /// Fails where the connection to the machine is gone.
     async fn alive(&self, what: &str) -> Result<(), HostError>;
     /// A mark in what is known of ways to sockets, for [`Reach::way_blocked`].
@@ -133,16 +134,17 @@ impl<R: Reach> Host for Machine<R> {
         told(&self.0, &format!("give the log of container `{name}`"), request).await
     }
 
-    async fn http(
+    async fn http_at(
         &self,
-        port: u16,
+        door: &Door,
         path: &str,
         body: Option<&Value>,
         timeout: Duration,
     ) -> Result<HttpAnswer, HostError> {
-        let client = self.0.port(port).await?;
+        let port = door.port;
+        let client = self.0.port(SocketAddrV4::new(door.address, port)).await?;
         let mark = self.0.mark();
-        match client.ask(path, body, timeout).await {
+        match client.ask(path, body, door.key.as_ref(), timeout).await {
             Ok(answer) => Ok(answer),
             Err(why) => {
                 self.0.alive(&format!("ask port {port}")).await?;

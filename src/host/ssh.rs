@@ -12,6 +12,7 @@
 //! connection sweeps it away.
 
 use std::collections::HashMap;
+use std::net::SocketAddrV4;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub struct Ssh {
     node: NodeName,
     sessions: Arc<Semaphore>,
     engine: OnceCell<Engine>,
-    ports: Mutex<HashMap<u16, Client>>,
+    ports: Mutex<HashMap<SocketAddrV4, Client>>,
     // The order of the fields is the order in which they go.
     session: Arc<Session>,
     _lease: UnixStream,
@@ -191,19 +192,21 @@ impl Reach for Ssh {
         self.engine.get_or_try_init(|| connect).await
     }
 
-    async fn port(&self, port: u16) -> Result<Client, HostError> {
+    async fn port(&self, address: SocketAddrV4) -> Result<Client, HostError> {
+        let port = address.port();
         let mut ports = self.ports.lock().await;
-        if let Some(client) = ports.get(&port) {
+        if let Some(client) = ports.get(&address) {
             return Ok(client.clone());
         }
         let failed = |why| HostError::Http { node: self.node.clone(), port, why };
-        let socket = self.folder.path().join(port.to_string());
-        if let Err(error) = self.forward(&socket, (std::net::Ipv4Addr::LOCALHOST, port).into()).await {
+        // The path of a socket may have 107 characters: no address in full.
+        let socket = self.folder.path().join(format!("{port}-{}", ports.len()));
+        if let Err(error) = self.forward(&socket, std::net::SocketAddr::V4(address).into()).await {
             self.alive(&format!("ask port {port}")).await?;
             return Err(failed(ssh_words::session(&error)));
         }
-        let client = Client::new(port, Some(&socket)).map_err(failed)?;
-        ports.insert(port, client.clone());
+        let client = Client::new(address, Some(&socket)).map_err(failed)?;
+        ports.insert(address, client.clone());
         Ok(client)
     }
 

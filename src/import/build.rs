@@ -8,7 +8,7 @@ use crate::cluster::parse::served::is_secret;
 use crate::engine::MODEL_TARGET;
 use crate::profile::{
     Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Hooks, Image,
-    ImageReference, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Transfer, Verify,
+    ImageReference, Listen, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Transfer, Verify,
 };
 
 use super::command::{self, Call};
@@ -50,7 +50,7 @@ pub(super) fn build(
         version: FormatVersion,
         name: wanted.name.clone().map_or_else(|| name(&recipe, file_name), Ok)?,
         cluster,
-        image: Image { reference: image(&recipe, call.kind, report)? },
+        image: Image { reference: image(&recipe, call.kind, report)?, build: None },
         engine: Engine {
             kind: call.kind,
             launch: topology.launch,
@@ -67,6 +67,8 @@ pub(super) fn build(
             speculative,
             trust_remote_code: draft.trust_remote_code,
             chat_template: text(draft.chat_template.take()),
+            lora: None,
+            multimodal: BTreeMap::new(),
             reasoning_parser: text(draft.reasoning.take()),
             tool_parser: text(draft.tool.take()),
             before: ahead.before,
@@ -79,6 +81,10 @@ pub(super) fn build(
             name: Some(served.map_or(chosen.name, |name| {
                 name.text.split_whitespace().next().unwrap_or_default().to_owned()
             })),
+            listen: Listen::default(),
+            // As the recipe's own server is.
+            open: true,
+            api_key: None,
         },
         model: chosen.model,
         ready: patience(&recipe),

@@ -59,7 +59,7 @@ impl Meaning {
 const NODES: &str = "sparkctl numbers the nodes in the order of `cluster.nodes`";
 const HOST: &str = "the endpoint is on the first of `cluster.nodes`";
 const WEIGHTS: &str = "the weights are in `model.path`";
-const KEY: &str = "this version cannot ask an endpoint that needs a key";
+const KEY: &str = "a key is no text of a file: set `serve.api_key` in place of `open: true`";
 
 /// Names without `--` in front and with `-` for `_`; short ones as they are written.
 type Row = (&'static [&'static str], Meaning);

@@ -177,7 +177,7 @@ fn profile(out: &mut String, imported: &Imported) {
     }
     let name =
         profile.serve.name.as_deref().map_or(String::new(), |name| format!(", name: {}", scalar(name)));
-    line(format!("serve: {{ port: {}{name} }}", profile.serve.port));
+    line(format!("serve: {{ port: {}{name}, open: true }}", profile.serve.port));
     checks(&mut line, profile);
 }
 

@@ -11,8 +11,8 @@ use super::survey::NodeSurvey;
 use crate::cluster::facts::{ModelContent, NodeFacts};
 use crate::engine::RAY_PORT;
 use crate::profile::{
-    Bench, Cluster, DeploymentName, Engine, FormatVersion, Hooks, Image, Model, Node, NodeName, OnFailure,
-    Port, Profile, Ready, Serve, Transfer, Verify,
+    Bench, Cluster, DeploymentName, Engine, FormatVersion, Hooks, Image, Listen, Model, Node, NodeName,
+    OnFailure, Port, Profile, Ready, Serve, Transfer, Verify,
 };
 
 /// The variable that stands for the model's folder while none is chosen.
@@ -102,6 +102,7 @@ fn plain(seen: &Seen<'_>) -> Profile {
         },
         image: Image {
             reference: reference.unwrap_or_else(|_| "open".parse().expect("a plain word is a name")),
+            build: None,
         },
         engine: Engine {
             kind,
@@ -119,6 +120,8 @@ fn plain(seen: &Seen<'_>) -> Profile {
             speculative: None,
             trust_remote_code: false,
             chat_template: None,
+            lora: None,
+            multimodal: BTreeMap::new(),
             reasoning_parser: None,
             tool_parser: None,
             before: Vec::new(),
@@ -127,7 +130,13 @@ fn plain(seen: &Seen<'_>) -> Profile {
         },
         cluster: Cluster { user: seen.user.map(str::to_owned), nodes, transfer: Transfer::default() },
         files: Vec::new(),
-        serve: Serve { port: free_port(&seen.facts[0]), name: None },
+        serve: Serve {
+            port: free_port(&seen.facts[0]),
+            name: None,
+            listen: Listen::default(),
+            open: true,
+            api_key: None,
+        },
         ready: Ready::default(),
         verify: Verify::default(),
         bench: Bench::default(),

@@ -229,6 +229,7 @@ pub fn image(reference: &str, command: &str) -> Image {
         env: std::collections::BTreeMap::new(),
         labels: std::collections::BTreeMap::new(),
         created: None,
+        software: None,
     }
 }
 

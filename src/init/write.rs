@@ -26,6 +26,12 @@ pub fn yaml(seen: &Seen<'_>, draft: &Draft, schema: &str, file: &str) -> String 
     text.comment("", &format!("The endpoint: {}", profile.endpoint()));
     text.line("serve:");
     text.line(&format!("  port: {}", profile.serve.port));
+    text.comment(
+        "  ",
+        "Everybody who reaches the port may use it. For a key: `api_key: { file: PATH }` in place of it;",
+    );
+    text.comment("  ", "`listen: fabric` or `loopback` narrows who reaches it.");
+    text.line("  open: true");
     let name = single(profile.name.as_str());
     text.line(&format!("  # name: {name}  # the model's name in requests; left out, it is the deployment's"));
     text.0

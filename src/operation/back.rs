@@ -78,7 +78,7 @@ impl Operation<'_> {
     }
 
     /// Nothing was done to what ran: does it serve?
-    async fn untouched(&self, interrupted: bool, facts: &[NodeFacts]) -> RunOutcome {
+    pub(super) async fn untouched(&self, interrupted: bool, facts: &[NodeFacts]) -> RunOutcome {
         let serving = self.serving(facts).await.ok();
         if interrupted {
             let state = match (serving, planner::running(&self.profile.name, facts)) {

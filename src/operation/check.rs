@@ -1,6 +1,6 @@
 //! `check`: looks at all nodes, probes the fabric and judges. Changes nothing, and takes no lock.
 
-use super::{compare, examine, probe};
+use super::{compare, examine, probe, with_image};
 use crate::check::{self, Finding};
 use crate::cluster::facts::NodeFacts;
 use crate::delivery::Delivery;
@@ -27,6 +27,7 @@ pub async fn check(
     measure: Option<Tell<'_>>,
 ) -> Examined {
     let (mut facts, unasked) = examine(profile, hosts).await;
+    let profile = &with_image(profile, delivery, hosts, &mut facts).await;
     let links = probe(profile, hosts, &facts, measure).await;
     let mut findings: Vec<_> =
         unasked.iter().map(|error| check::unasked(error.node(), &in_full(error))).collect();

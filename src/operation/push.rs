@@ -1,17 +1,20 @@
 //! `push`: the image to all nodes, alone. What runs is not touched.
 
 use super::Operation;
+use crate::cluster::facts::NodeFacts;
 use crate::delivery::Delivery;
 use crate::event::RunOutcome;
 use crate::execute::StepError;
+use crate::plan::built;
 use crate::plan::planner::{self, Refused};
+use crate::profile::Profile;
 
 impl Operation<'_> {
     /// Brings the profile's image to every node that lacks it. The outcome is told as the last event, too.
-    pub async fn push(&self) -> RunOutcome {
+    pub async fn push(&self, delivery: &Delivery) -> RunOutcome {
         let outcome = match self.begin("push", &Delivery::default()).await {
             Err(outcome) => outcome,
-            Ok((lock, facts)) => match planner::push(self.profile, &facts) {
+            Ok((lock, facts)) => match planner::push(&named(self.profile, delivery, &facts), &facts) {
                 Err(Refused(findings)) => RunOutcome::Refused { findings },
                 Ok((plan, image)) => {
                     let nodes = plan.nodes.clone();
@@ -31,4 +34,10 @@ impl Operation<'_> {
         };
         self.finish(outcome).await
     }
+}
+
+/// The profile with the name that its image has on the nodes, also where it is one that a deploy builds.
+fn named(profile: &Profile, delivery: &Delivery, facts: &[NodeFacts]) -> Profile {
+    let built = facts.first().and_then(|head| built::with_tag(profile, delivery, head));
+    built.unwrap_or_else(|| profile.clone())
 }

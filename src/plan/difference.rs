@@ -161,7 +161,7 @@ fn mount_differences(
 
 /// Which secrets differ. That a value changed was found out on the node, where it lies.
 fn secret_differences(facts: &NodeFacts, old: &Release, before: Option<&Kept>, new: &Release) -> Vec<String> {
-    let (old, new) = (old.profile.engine.secrets(), new.profile.engine.secrets());
+    let (old, new) = (old.profile.secrets(), new.profile.secrets());
     let there = before.and_then(|kept| facts.kept.secrets.get(&kept.id));
     let mut found = Vec::new();
     for name in old.union(&new) {

@@ -67,7 +67,7 @@ pub(super) fn start(release: &Release) -> Steps {
 /// The group has to be ready, and to answer rightly.
 pub(super) fn prove(release: &Release) -> [Steps; 2] {
     let profile = &release.profile;
-    let endpoint = Endpoint::of(profile);
+    let endpoint = Endpoint::of_release(release);
     let ready = ReadySpec {
         engine: profile.engine.kind,
         launch: profile.engine.launch(),

@@ -17,6 +17,7 @@ fn image(layers: &[(&str, u64)]) -> Image {
         env: std::collections::BTreeMap::new(),
         labels: std::collections::BTreeMap::new(),
         created: None,
+        software: None,
     }
 }
 

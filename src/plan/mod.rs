@@ -3,6 +3,7 @@
 //! A plan is made by [`planner`] from a profile (or a recorded release) and fresh facts, so planning
 //! again after a run gives the empty plan. Steps of a stage run at once; stages follow one another.
 
+pub mod built;
 mod bytes;
 mod difference;
 pub mod fanout;
@@ -24,7 +25,8 @@ use serde::Serialize;
 use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
-use crate::delivery::kept::Kept;
+use crate::delivery::kept::{Kept, KeptKind};
+use crate::engine::{self, prelude::SECRETS_TARGET};
 use crate::profile::{DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Transfer, Verify};
 use crate::release::{Release, ReleaseNumber};
 
@@ -36,6 +38,9 @@ pub struct Plan {
     pub release: Option<ReleaseNumber>,
     /// The release whose containers run now, whole or in part.
     pub running: Option<ReleaseNumber>,
+    /// The engine in the image, with its version, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
     /// The nodes, head first.
     pub nodes: Vec<NodeName>,
     /// Stages in order; none where nothing differs.
@@ -108,7 +113,9 @@ impl Stage {
 pub enum StageKind {
     /// The model from a Hub to the head: a command of its own, never part of a deploy.
     Fetch,
-    /// Weights to the nodes that lack them. The running release still serves.
+    /// The image is built on the head. The running release still serves.
+    Build,
+    /// Weights to the nodes that lack them, likewise.
     Weights,
     /// The image likewise, and sparkctl's own name for it.
     Image,
@@ -135,6 +142,7 @@ pub enum StageKind {
 impl fmt::Display for StageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Build => "build",
             Self::Fetch => "fetch",
             Self::Weights => "weights",
             Self::Image => "image",
@@ -290,13 +298,36 @@ pub struct ReadySpec {
 /// Where the head answers, and for which model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Endpoint {
+    /// By which address it is asked from the head itself.
+    pub address: Ipv4Addr,
     pub port: u16,
     pub model: String,
+    /// What its key lies in on the head, and under which name, where it needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<(Kept, String)>,
 }
 
 impl Endpoint {
-    /// Where the group of a profile answers.
+    /// Where the group of a profile answers; its key is not known, which is a release's.
     pub fn of(profile: &Profile) -> Self {
-        Self { port: profile.serve.port.get(), model: profile.served_name().to_owned() }
+        Self {
+            address: profile.door(),
+            port: profile.serve.port.get(),
+            model: profile.served_name().to_owned(),
+            key: None,
+        }
+    }
+
+    /// Where the group of a release answers, with what lies on the head of its key.
+    pub fn of_release(release: &Release) -> Self {
+        let profile = &release.profile;
+        let mounts = || release.ranks.first().into_iter().flat_map(|rank| &rank.spec.mounts);
+        let secrets = mounts().find(|mount| mount.target == SECRETS_TARGET);
+        let key = profile.serve.api_key.as_ref().and(secrets).map(|mount| {
+            let id = mount.source.rsplit('/').next().unwrap_or_default().to_owned();
+            let kept = Kept { deployment: release.deployment.clone(), kind: KeptKind::Secrets, id };
+            (kept, engine::key_variable(profile.engine.kind).to_owned())
+        });
+        Self { key, ..Self::of(profile) }
     }
 }

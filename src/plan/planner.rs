@@ -12,9 +12,9 @@ use super::difference::differences;
 use super::{Action, Plan, StageKind, Step, bytes, group};
 use crate::check::{self, Finding, Severity};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
-use crate::container::ImageContent;
+use crate::container::{ImageContent, Rank};
 use crate::delivery::{Delivery, kept};
-use crate::engine::{self, Member};
+use crate::engine::{self, Member, rules};
 use crate::fabric::Links;
 use crate::profile::{DeploymentName, NodeName, Profile};
 use crate::release::{FORMAT, Figures, Outcome, RecordedImage, Release, ReleaseNumber};
@@ -35,6 +35,8 @@ pub struct Operator {
 #[derive(Debug, Clone)]
 pub struct Planned {
     pub plan: Plan,
+    /// The group that will serve.
+    pub ranks: Vec<Rank>,
     /// Warnings and notes: an error would have refused it.
     pub warnings: Vec<Finding>,
 }
@@ -75,7 +77,11 @@ pub fn deploy(
         begun: operator.now,
         operator: operator.who.clone(),
         sparkctl: env!("CARGO_PKG_VERSION").to_owned(),
-        image: RecordedImage { reference: profile.image.reference.with_tag(), content: content.clone() },
+        image: RecordedImage {
+            reference: profile.image.reference.with_tag(),
+            software: facts.iter().find_map(|facts| facts.image(&content)?.software.clone()),
+            content: content.clone(),
+        },
         weights: bytes::weights_digest(&weights.files),
         weights_content: bytes::weights_content(&weights.files),
         ranks,
@@ -176,6 +182,7 @@ pub fn sync(profile: &Profile, facts: &[NodeFacts], wishes: SyncWishes) -> Resul
         deployment: profile.name.clone(),
         release: None,
         running: running(&profile.name, facts),
+        engine: None,
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
         stages: group::stages([(StageKind::Weights, copies)]),
         differences: Vec::new(),
@@ -183,7 +190,7 @@ pub fn sync(profile: &Profile, facts: &[NodeFacts], wishes: SyncWishes) -> Resul
         endpoint: None,
     };
     Ok(Sync {
-        planned: Planned { plan, warnings: findings },
+        planned: Planned { plan, ranks: Vec::new(), warnings: findings },
         files: weights.files.len(),
         bytes: weights.files.iter().map(|file| file.size).sum(),
         extra: extra.into_iter().map(|(facts, files)| (facts.node.clone(), files)).collect(),
@@ -196,6 +203,7 @@ pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
         deployment: deployment.clone(),
         release: None,
         running: running(deployment, facts),
+        engine: None,
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
         stages: group::stages([group::retire(deployment, facts)]),
         differences: Vec::new(),
@@ -207,15 +215,20 @@ pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
 /// What `push` will do: the image to the nodes that lack it, and sparkctl's own name for it. What runs is not touched.
 pub fn push(profile: &Profile, facts: &[NodeFacts]) -> Result<(Plan, RecordedImage), Refused> {
     let mut findings = Vec::new();
-    let Some(content) = image_content(profile, facts, &mut findings) else { return Err(Refused(findings)) };
+    let Some(content) = image_content(profile, facts, &mut findings) else {
+        // A deploy would build it; here nothing but the image is wanted.
+        findings.iter_mut().for_each(|finding| finding.severity = Severity::Error);
+        return Err(Refused(findings));
+    };
     findings.extend(check::image_architecture(&content, facts));
-    let image = RecordedImage { reference: profile.image.reference.with_tag(), content };
+    let image = RecordedImage { reference: profile.image.reference.with_tag(), content, software: None };
     let steps = bytes::image(profile, &image, facts, &mut findings);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(Refused(findings));
     }
     let plan = Plan {
         deployment: profile.name.clone(),
+        engine: None,
         release: None,
         running: running(&profile.name, facts),
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
@@ -291,6 +304,7 @@ fn bring_up(
     mut findings: Vec<Finding>,
 ) -> Result<Planned, Refused> {
     let profile = release.profile.clone();
+    let ranks = release.ranks.clone();
     let copies = bytes::weights(&profile, facts, weights, false, &mut findings);
     let images = bytes::image(&profile, &release.image, facts, &mut findings);
     let nothing = Delivery::default();
@@ -329,13 +343,21 @@ fn bring_up(
         deployment: profile.name.clone(),
         release: Some(release.number),
         running: current,
+        engine: engine_words(&release),
         nodes: profile.cluster.nodes.iter().map(|node| node.name.clone()).collect(),
         stages: group::stages(all),
         differences,
         last_start_seconds: recorded.and_then(|release| release.figures.start_seconds),
         endpoint: Some(profile.endpoint()),
     };
-    Ok(Planned { plan, warnings: findings })
+    Ok(Planned { plan, ranks, warnings: findings })
+}
+
+/// The engine of a release, with its version.
+fn engine_words(release: &Release) -> Option<String> {
+    let profile = &release.profile;
+    let installed = rules::installed(profile.engine.kind, release.image.software.as_ref()?)?;
+    Some(installed.words(profile))
 }
 
 /// The image's content: what the head has under the name, else what any node has.
@@ -346,7 +368,11 @@ fn image_content(
 ) -> Option<ImageContent> {
     let reference = profile.image.reference.with_tag();
     let found = facts.iter().find_map(|facts| facts.image_named(&reference));
-    if found.is_none() {
+    if found.is_none() && profile.image.build.is_some() {
+        let message = format!("image `{reference}` is not built yet");
+        let hint = "`sparkctl deploy` builds it, and plans then";
+        findings.push(Finding::note("image-absent", None, message, hint).at("image.build"));
+    } else if found.is_none() {
         findings.push(
             Finding::error(
                 "image-absent",

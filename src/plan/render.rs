@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::{Action, Plan, ReadySpec, Stage, StageKind};
+use crate::container::Rank;
 use crate::delivery::kept::KeptKind;
+use crate::engine::env::Told;
 use crate::engine::prelude;
 use crate::profile::{Launch, NodeName, Verify};
 
@@ -58,7 +60,8 @@ fn title(plan: &Plan) -> String {
         (Some(from), None) => format!("release {from} (runs) → stopped"),
         (None, None) => String::new(),
     };
-    format!("{} → {}   {way}\n", plan.deployment, nodes.join(", ")).replace("   \n", "\n")
+    let title = format!("{} → {}   {way}\n", plan.deployment, nodes.join(", ")).replace("   \n", "\n");
+    plan.engine.iter().fold(title, |title, engine| format!("{title}{engine}\n"))
 }
 
 /// A line for what a stage does on each node; steps that are alike on all nodes share one.
@@ -220,6 +223,22 @@ fn ranks(plan: &Plan) -> String {
         for device in &rank.spec.devices {
             let _ = writeln!(out, "    device  {device}");
         }
+    }
+    out
+}
+
+/// A rank's environment, and where each value comes from.
+pub fn environment(rank: &Rank, told: &[Told]) -> String {
+    let mut out = format!("\n  environment of rank {} on {} ({})\n", rank.rank, rank.node, rank.role());
+    let width = told
+        .iter()
+        .map(|row| row.name.len() + row.value.len() + 1)
+        .filter(|width| *width <= 60)
+        .max()
+        .unwrap_or(0);
+    for row in told {
+        let pair = format!("{}={}", row.name, row.value);
+        let _ = writeln!(out, "    {pair:width$}  {}", row.from);
     }
     out
 }

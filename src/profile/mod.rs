@@ -69,10 +69,29 @@ impl Profile {
         &self.cluster.nodes[0]
     }
 
-    /// Where the answers are served, for people: the head as `ssh` knows it.
+    /// Where the answers are served, for people: the head as `ssh` knows it, or the one address that answers.
     pub fn endpoint(&self) -> String {
-        let host = if self.head().is_local() { "127.0.0.1" } else { &self.head().host };
+        let head = self.head();
+        let host = match self.serve.listen {
+            Listen::Fabric => head.fabric.to_string(),
+            Listen::Lan if !head.is_local() => head.host.clone(),
+            Listen::Lan | Listen::Loopback => Ipv4Addr::LOCALHOST.to_string(),
+        };
         format!("http://{host}:{}/v1", self.serve.port)
+    }
+
+    /// The variables whose values are secrets.
+    pub fn secrets(&self) -> BTreeSet<&str> {
+        let key = self.serve.api_key.as_ref().map(|_| crate::engine::key_variable(self.engine.kind));
+        self.engine.secrets().into_iter().chain(key).collect()
+    }
+
+    /// The address of the head by which it is asked from the head itself.
+    pub fn door(&self) -> Ipv4Addr {
+        match self.serve.listen {
+            Listen::Lan | Listen::Loopback => Ipv4Addr::LOCALHOST,
+            Listen::Fabric => self.head().fabric,
+        }
     }
 
     /// The model's name in requests.
@@ -184,8 +203,23 @@ impl Model {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// Name and tag, as `docker images` shows them; at least one node has it.
+    /// Name and tag, as `docker images` shows them; at least one node has it. With `build` it is a name without a tag.
     pub reference: ImageReference,
+    /// Builds the image on the head, with that node's Docker; left out, nothing is built.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
+}
+
+/// How the image is built. Its tag is made of all that goes into it, so that a deploy builds only where that changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Build {
+    /// A folder of this machine with a `Dockerfile`, at most 64 MiB; all of it is sent to the head, a `.dockerignore` is
+    /// not read. A relative one begins at the folder of the file that it is written in.
+    pub folder: String,
+    /// Build arguments by name. One that names an image of the head stands for that image's content.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub args: BTreeMap<String, String>,
 }
 
 /// A file that is put on every node, under sparkctl's own folder, and mounted read-only.
@@ -254,6 +288,12 @@ pub struct Engine {
     /// Path of a chat template in the container, e.g. the `target` of one of `files`; left out, the model's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_template: Option<String>,
+    /// Adapters (`LoRA`) that are served beside the model; left out, none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lora: Option<Lora>,
+    /// Most pieces of each kind in one request, by kind: `image`, `video`, `audio`; left out, the engine's default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub multimodal: BTreeMap<Modality, u32>,
     /// The engine's name for the parser that splits reasoning from the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_parser: Option<String>,
@@ -316,6 +356,38 @@ pub struct Speculative {
     pub model: Option<String>,
 }
 
+/// Adapters that are served beside the model, each under a name of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Lora {
+    /// The adapters.
+    #[schemars(length(min = 1))]
+    pub adapters: Vec<Adapter>,
+    /// The largest rank of any of them; left out, the engine's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_rank: Option<u32>,
+}
+
+/// An adapter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// Its name in requests, in place of the model's.
+    pub name: String,
+    /// Path of its folder in the container, e.g. below `/model`.
+    pub path: String,
+}
+
+/// What can come in beside text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Modality {
+    Image,
+    Video,
+    Audio,
+}
+
 fn one() -> u32 {
     1
 }
@@ -329,6 +401,31 @@ pub struct Serve {
     /// The model's name in requests; left out, the deployment's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Which of the head's addresses answer: `lan` all of them, `fabric` only its address on the fabric, `loopback` only
+    /// the head itself. On `lan` there has to be an `api_key`, or `open: true`.
+    #[serde(default)]
+    pub listen: Listen,
+    /// Whether everybody who reaches the port may use it, without a key.
+    #[serde(default)]
+    pub open: bool,
+    /// The key that requests need (`Authorization: Bearer KEY`): where it comes from, `{ env: NAME }`, `{ file: PATH }` or
+    /// `{ command: [WORD, ...] }`. It is brought to the nodes as a secret of `engine.env` is, and a deploy proves that a
+    /// request without it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key: Option<SecretSource>,
+}
+
+/// Which of the head's addresses answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Listen {
+    /// All of them.
+    #[default]
+    Lan,
+    /// Its address on the fabric.
+    Fabric,
+    /// None but the head itself.
+    Loopback,
 }
 
 /// How long the engine may take to become ready.

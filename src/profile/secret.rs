@@ -36,19 +36,31 @@ pub enum SecretSource {
 
 /// Whether the field at this path is one value even where it is written as a section: it is replaced whole by another.
 pub fn is_env_value(path: &[&str]) -> bool {
-    matches!(path, ["engine", "env", _])
+    matches!(path, ["engine", "env", _] | ["serve", "api_key"])
 }
 
 /// Whether text at this path is a path on the machine that sparkctl runs on; a relative one begins at the folder of the
 /// file that it is written in. An element of a list is `[]`.
 pub fn is_local_path(path: &[&str]) -> bool {
-    matches!(path, ["files", "[]", "source"] | ["engine", "env", _, "file"])
+    matches!(
+        path,
+        ["files", "[]", "source"]
+            | ["engine", "env", _, "file"]
+            | ["serve", "api_key", "file"]
+            | ["image", "build", "folder"]
+    )
 }
 
 /// Whether text at this path is taken as it stands, with no values of the environment put into it: what a secret is
 /// fetched by. An element of a list is `[]`.
 pub fn is_verbatim(path: &[&str]) -> bool {
-    matches!(path, ["engine", "env", _, "env"] | ["engine", "env", _, "command", "[]"])
+    matches!(
+        path,
+        ["engine", "env", _, "env"]
+            | ["engine", "env", _, "command", "[]"]
+            | ["serve", "api_key", "env"]
+            | ["serve", "api_key", "command", "[]"]
+    )
 }
 
 impl EnvValue {
@@ -101,19 +113,22 @@ impl<'de> Visitor<'de> for TextOrSecret {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EnvValue, A::Error> {
-        let sources = Sources::deserialize(MapAccessDeserializer::new(map))?;
-        let given = [
-            sources.env.map(SecretSource::Env),
-            sources.file.map(SecretSource::File),
-            sources.command.map(SecretSource::Command),
-        ];
+        SecretSource::deserialize(MapAccessDeserializer::new(map)).map(EnvValue::Secret)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sources = Sources::deserialize(deserializer)?;
+        let given =
+            [sources.env.map(Self::Env), sources.file.map(Self::File), sources.command.map(Self::Command)];
         let mut given = given.into_iter().flatten();
         match (given.next(), given.next()) {
-            (Some(source), None) => Ok(EnvValue::Secret(source)),
+            (Some(source), None) => Ok(source),
             (None, _) => {
-                Err(A::Error::custom("a secret says where it comes from: one of `env`, `file` and `command`"))
+                Err(D::Error::custom("a secret says where it comes from: one of `env`, `file` and `command`"))
             }
-            (Some(_), Some(_)) => Err(A::Error::custom(
+            (Some(_), Some(_)) => Err(D::Error::custom(
                 "a secret comes from one place: keep one of `env`, `file` and `command`",
             )),
         }

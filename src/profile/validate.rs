@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::{Bench, Model, Node, PlacedFile, Profile, Ready};
+use super::{Bench, Build, Image, Listen, Model, Node, PlacedFile, Profile, Ready};
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub fn validate(profile: &Profile) -> Vec<Problem> {
     let mut problems = Problems(Vec::new());
     cluster(profile, &mut problems);
     model(&profile.model, &mut problems);
+    image(&profile.image, &mut problems);
     engine::check(profile, &mut problems);
     delivered::files(&profile.files, &mut problems);
     delivered::hooks(&profile.hooks, &mut problems);
@@ -206,6 +207,35 @@ fn model(model: &Model, problems: &mut Problems) {
     }
 }
 
+fn image(image: &Image, problems: &mut Problems) {
+    let Some(Build { folder, args }) = &image.build else { return };
+    let reference = image.reference.as_str();
+    let last = reference.rsplit('/').next().unwrap_or(reference);
+    if last.contains([':', '@']) {
+        let message = format!("`{reference}` has a tag, and a built image gets its own");
+        problems.add(
+            "image.reference",
+            message,
+            "write the name alone: the tag is made of what goes into the image",
+        );
+    }
+    if folder.trim().is_empty() || folder.contains('\0') {
+        problems.add(
+            "image.build.folder",
+            "there is no path in it",
+            "write the path of a folder with a Dockerfile",
+        );
+    }
+    for (name, value) in args {
+        let path = format!("image.build.args.{name}");
+        if let Some(why) = engine::no_variable(name) {
+            problems.add_in_key(path, format!("`{name}` cannot be an argument's name: {why}"), "");
+        } else if value.contains('\0') {
+            problems.add(path, "a NUL character cannot be in it", "");
+        }
+    }
+}
+
 fn is_hub_source(source: &str) -> bool {
     let word = |text: &str| {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
@@ -225,6 +255,22 @@ fn serve(profile: &Profile, problems: &mut Problems) {
     if let Some(taken) = taken {
         let message = format!("port {port} on the head is the one that the ranks meet at ({})", taken.what);
         problems.add("serve.port", message, "choose another port, e.g. 30000");
+    }
+    match (&profile.serve.api_key, profile.serve.open, profile.serve.listen) {
+        (None, false, Listen::Lan) => problems.add(
+            "serve",
+            "everybody who reaches the head could use the endpoint: it listens on all addresses and asks for no key",
+            "write `api_key: { file: PATH }` (or `env`, `command`) for a key, or `open: true` where it may be so",
+        ),
+        (Some(_), true, _) => problems.add(
+            "serve.open",
+            "an endpoint with an `api_key` is not open",
+            "leave one of the two out",
+        ),
+        _ => {}
+    }
+    if let Some(source) = &profile.serve.api_key {
+        engine::secret(source, "serve.api_key", problems);
     }
     if let Some(name) = &profile.serve.name
         && let Some(why) = no_value(name)

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::cluster::facts::Software;
 use crate::container::{ImageContent, Rank};
 use crate::engine::figures::EngineFigures;
 use crate::profile::{DeploymentName, Profile};
@@ -95,6 +96,9 @@ fn some_ranks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rank>, D::Error>
 pub struct RecordedImage {
     pub reference: String,
     pub content: ImageContent,
+    /// What was in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub software: Option<Software>,
 }
 
 /// How a deploy ended.

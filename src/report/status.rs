@@ -73,7 +73,11 @@ pub fn status(status: &Status, now: Timestamp, verbose: bool) -> String {
     for problem in status.problems.iter().skip(1) {
         let _ = writeln!(out, "  {}", problem.message);
     }
-    let mut hints: Vec<_> = status.problems.iter().filter_map(|problem| problem.hint.as_ref()).collect();
+    for warning in &status.warnings {
+        let _ = writeln!(out, "  warning: {}", warning.message);
+    }
+    let all = status.problems.iter().chain(&status.warnings);
+    let mut hints: Vec<_> = all.filter_map(|problem| problem.hint.as_ref()).collect();
     hints.dedup();
     for hint in hints {
         let _ = writeln!(out, "  hint: {hint}");

@@ -5,11 +5,13 @@
 //! port that the kernel picks, lets in one address and who knows a secret of this one transfer, and
 //! ends when its standard input closes: when sparkctl is done, is killed, or loses the connection.
 
+mod build;
 pub(crate) mod ends;
 mod fetch;
 mod image;
 mod weights;
 
+pub use build::build_image;
 pub use fetch::{Chosen, FetchError, FetchReport, FetchTold, fetch};
 pub use image::{ImageJob, ImageReport, Taker, copy_image};
 pub use weights::{WeightsJob, WeightsReport, copy_weights, remove_files};

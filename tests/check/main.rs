@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use desk::{Command, Desk, operator};
-use faults::{E, HEAD, WORKER, content, faults, head, worker};
+use faults::{E, HEAD, W, WORKER, content, faults, head, worker};
 use sparkctl::check::{self, CHECKS, Finding, Selection, Severity};
 use sparkctl::cluster::facts::{Gap, Missing, ModelOrigin, Smi};
 use sparkctl::event::RunOutcome;
@@ -228,6 +228,37 @@ async fn a_release_of_other_nodes_is_not_forgotten() {
     let found = examined(&desk, false).await.findings;
     let found = found.iter().find(|finding| finding.id == "cluster-changed").unwrap();
     assert!(found.hint.as_ref().unwrap().contains("sparkctl stop qwen35-122b"), "{found:?}");
+}
+
+/// What the engine's version and the model's own config.json say of fields of the profile.
+#[tokio::test(start_paused = true)]
+async fn what_the_engine_would_refuse_is_told_at_its_field() {
+    type Edit = fn(&mut sparkctl::profile::Engine);
+    let edits: &[(Edit, &str, Severity, &str, &str)] = &[
+        (
+            |e| e.args = vec!["--swap-space".into(), "4".into()],
+            "engine-flag",
+            E,
+            "engine.args[0]",
+            "leave it out",
+        ),
+        (
+            |e| e.tool_parser = Some("qwen3_coda".into()),
+            "engine-word",
+            W,
+            "engine.tool_parser",
+            "qwen3_coder",
+        ),
+    ];
+    for (edit, id, severity, path, hint) in edits {
+        let mut desk = Desk::seed();
+        edit(&mut desk.profile.engine);
+        let found = examined(&desk, false).await.findings;
+        let found: Vec<_> = found.into_iter().filter(|finding| finding.id == *id).collect();
+        let [finding] = found.as_slice() else { panic!("{id}: {found:?}") };
+        assert_eq!((finding.severity, finding.path.as_deref()), (*severity, Some(*path)), "{finding:?}");
+        assert!(finding.hint.as_ref().unwrap().contains(hint), "{finding:?}");
+    }
 }
 
 /// A skipped error refuses nothing, and the release says what was skipped.

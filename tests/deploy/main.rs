@@ -6,6 +6,7 @@
 mod delivered;
 #[path = "../desk/mod.rs"]
 mod desk;
+mod endpoint;
 mod faults;
 mod hooks;
 mod images;

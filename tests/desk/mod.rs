@@ -166,7 +166,7 @@ impl Desk {
         let done = async {
             match command {
                 Command::Deploy => operation.deploy(&self.delivery).await,
-                Command::Push => operation.push().await,
+                Command::Push => operation.push(&self.delivery).await,
                 Command::Rollback(target) => operation.rollback(target).await,
                 Command::Stop => operation.stop().await,
                 Command::Sync(wishes) => Box::pin(operation.sync(wishes)).await,

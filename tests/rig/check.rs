@@ -283,6 +283,7 @@ fn around_a_start() {
         deployment: "rig-stub".parse().expect("a name"),
         release: None,
         running: None,
+        engine: None,
         nodes: vec![node],
         stages: vec![Stage {
             kind: StageKind::Memory,

@@ -6,6 +6,7 @@
 mod check;
 mod delivered;
 mod deploy;
+mod engines;
 mod fabric;
 mod fetch;
 mod hangs;

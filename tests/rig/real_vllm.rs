@@ -18,7 +18,8 @@ fn real_vllm_is_deployed_changed_and_rolled_back() {
     answers_rightly();
     let said =
         operator.run(&["status", "-v"]).ended(0).saying("release 1, serving").saying("Ray 2 of 2 nodes");
-    said.saying("at its start: engine 0.32.0 · KV cache");
+    let said = said.saying("at its start: engine 0.32.0 · KV cache");
+    assert!(!said.stdout.contains("warning"), "ranks run with what they were given: {}", said.stdout);
 
     let guesses = "context_length: 1024\n  speculative: { method: ngram, tokens: 3 }";
     operator.edit("context_length: 2048", guesses);

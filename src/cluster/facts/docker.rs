@@ -142,6 +142,19 @@ pub struct Image {
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     pub created: Option<Timestamp>,
+    /// What it has in it; `None` where that was not asked, or could not be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub software: Option<Software>,
+}
+
+/// What an image has in it, as its Python's own packages say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Software {
+    /// Version of Python.
+    pub python: String,
+    /// Versions by package, of the few that matter here: `vllm`, `sglang`, `ray`, `torch`.
+    pub packages: BTreeMap<String, String>,
 }
 
 /// A layer of an image.

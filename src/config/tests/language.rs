@@ -248,7 +248,7 @@ fn fields_that_are_set() {
         ),
         ("serve.port=${PORT}", "/serve/port", "30001"),
         ("verify.chat=false", "/verify/chat", "false"),
-        ("serve.name=null", "/serve", "{\"port\":30000}"),
+        ("serve.name=null", "/serve", "{\"port\":30000,\"listen\":\"lan\",\"open\":true}"),
     ] {
         if value == "?" {
             assert!(folder.load(&[set]).unwrap_err().contains("found nothing"), "{set}");

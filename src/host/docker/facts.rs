@@ -65,6 +65,7 @@ pub(super) fn image(image: ImageInspect, history: &[i64]) -> Image {
         env: config.env.iter().flatten().map(|variable| readable(variable)).collect(),
         labels: config.labels.into_iter().flatten().collect(),
         created: moment(image.created.as_deref()),
+        software: None,
         size: image.size.and_then(|size| u64::try_from(size).ok()).unwrap_or_default(),
     }
 }

@@ -61,6 +61,8 @@ pub enum Behaviour {
     WrongModel,
     /// The endpoint answers, and wrongly.
     WrongAnswers,
+    /// The endpoint answers who shows no key, whatever it was given.
+    IgnoresKey,
 }
 
 /// Machines in memory that reach one another. Clones are the same cluster.

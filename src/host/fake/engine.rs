@@ -13,7 +13,7 @@ use super::cluster::{Behaviour, State};
 use super::kept;
 use super::machine::{FakeContainer, now};
 use crate::cluster::facts::ModelFile;
-use crate::host::{HostError, HttpAnswer};
+use crate::host::{Door, HostError, HttpAnswer};
 use crate::profile::NodeName;
 
 /// What the head of a group is at the moment.
@@ -242,14 +242,28 @@ impl State {
     pub(super) fn http(
         &self,
         node: &NodeName,
-        port: u16,
+        door: &Door,
         path: &str,
         body: Option<&Value>,
     ) -> Result<HttpAnswer, HostError> {
-        let (Some(served), Some(head)) = (self.served(node, port), self.listening(node, port)) else {
+        let port = door.port;
+        let hears = |head: &&FakeContainer| {
+            let host = head.flag("--host").unwrap_or("127.0.0.1");
+            host == "0.0.0.0" || host == door.address.to_string()
+        };
+        let (Some(served), Some(head)) = (self.served(node, port), self.listening(node, port).filter(hears))
+        else {
             return Err(HostError::NotListening { node: node.clone(), port });
         };
         let answer = |status, body: Value| Ok(HttpAnswer { status, body: body.to_string().into_bytes() });
+        let key = self.machines.get(node).and_then(|machine| kept::key(machine, head));
+        if path.starts_with("/v1/")
+            && served.behaviour != Behaviour::IgnoresKey
+            && key.is_some()
+            && key != door.key
+        {
+            return answer(401, json!({ "error": "Unauthorized" }));
+        }
         let of_served_model = body.is_none_or(|body| body["model"] == served.model.as_str());
         match path {
             "/v1/models" => {

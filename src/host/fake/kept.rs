@@ -3,7 +3,7 @@
 use super::machine::{FakeContainer, Machine};
 use super::scripts::{bad, good};
 use crate::delivery::redact::Redactor;
-use crate::delivery::secret;
+use crate::delivery::{Secret, secret};
 use crate::host::{Output, Script};
 
 /// Runs one of these scripts; `None` where it is another.
@@ -78,6 +78,15 @@ impl Machine {
             |source: &str| source.strip_prefix(&folder).is_some_and(|path| !self.kept.contains_key(path));
         spec.mounts.iter().map(|mount| mount.source.as_str()).find(|source| ours(source))
     }
+}
+
+/// The key that a container's engine asks for.
+pub(super) fn key(machine: &Machine, container: &FakeContainer) -> Option<Secret> {
+    let mut mounts = container.spec.iter().flat_map(|spec| &spec.mounts);
+    let secrets = mounts.find(|mount| mount.source.contains("/secrets/"))?;
+    let file = machine.reads(&container.container.name, &secrets.target)?;
+    let values = secret::read_files(&String::from_utf8_lossy(&file));
+    values.into_iter().find(|(name, _)| name.ends_with("_API_KEY")).map(|(_, key)| key)
 }
 
 /// What a careless engine writes into its log: every secret.

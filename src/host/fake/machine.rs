@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use crate::cluster::facts::{
     Container, ContainerState, ContainerToolkit, Disk, Docker, Gpu, Image, ImageStore, Interface, Layer,
-    Listener, ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Sshd, System, User,
+    Listener, ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Software, Sshd,
+    System, User,
 };
 use crate::container::{
     self, ContainerSpec, ImageContent, LABEL_DEPLOYMENT, LABEL_FORMAT, LABEL_RANK, LABEL_RELEASE, LABEL_SPEC,
@@ -32,6 +33,8 @@ pub struct Machine {
     /// Listeners beside those of the containers.
     pub listeners: Vec<Listener>,
     pub processes: Option<Vec<Process>>,
+    /// What the images have in them, by their content.
+    pub software: BTreeMap<String, Software>,
     /// Model folders by their path.
     pub folders: BTreeMap<String, ModelFolder>,
     /// Addresses of the fabric that do not answer from here.
@@ -65,6 +68,8 @@ pub struct FakeContainer {
     pub spec: Option<ContainerSpec>,
     /// Lines with Docker's time stamp.
     pub log: Vec<String>,
+    /// Variables that its processes have by themselves, whatever they were given.
+    pub strays: BTreeMap<String, String>,
     pub(super) started: Option<Instant>,
     /// When it ends by itself, and with which status.
     pub(super) ends: Option<(Instant, i64)>,
@@ -122,6 +127,7 @@ impl FakeContainer {
             container,
             spec: None,
             log: Vec::new(),
+            strays: BTreeMap::new(),
             started: None,
             ends: None,
             formed: false,
@@ -171,6 +177,7 @@ impl Machine {
             env: BTreeMap::new(),
             labels: BTreeMap::new(),
             created: None,
+            software: None,
         });
     }
 

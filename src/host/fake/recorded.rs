@@ -43,6 +43,12 @@ impl Machine {
             infiniband: facts.infiniband,
             listeners: facts.listeners,
             processes: facts.processes,
+            // Facts have it at the image; the script answers from here.
+            software: facts
+                .images
+                .iter()
+                .filter_map(|image| Some((image.content.0.clone(), image.software.clone()?)))
+                .collect(),
             folders: facts.model.into_iter().map(|folder| (model_path.to_owned(), folder)).collect(),
             lost_peers,
             model_disk: facts.model_disk.unwrap_or(Disk { total: 0, free: 0 }),

@@ -1,5 +1,6 @@
 //! What the scripts do on a machine in memory, and what they print.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::{FakeCluster, FakeLock, Giver, State, Taker, alive, lost};
+use super::machine::{FakeContainer, content};
 use super::{FakeHost, PACE, gather, kept, leftovers, links};
 use crate::cluster::facts::ModelFile;
 use crate::container::hex;
@@ -29,6 +31,8 @@ pub(super) fn changes(name: &str) -> bool {
         "read-secrets",
         "compare-secrets",
         "inventory",
+        "image-software",
+        "rank-environ",
     ];
     !reads.contains(&name) && !links::reads(name)
 }
@@ -71,6 +75,14 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             }
             None => bad("Error response from daemon: No such container"),
         },
+        "image-software" => match state.machine(node).software.get(argument(0)) {
+            Some(software) => good(serde_json::to_vec(software).expect("software is always JSON")),
+            None => bad("the image has no Python"),
+        },
+        "rank-environ" => match state.machine(node).container(argument(0)) {
+            Some(container) => good(environ(container, &script.args[1..])),
+            None => bad("Error response from daemon: No such container"),
+        },
         "check-image" => match state.machine(node).image(argument(0)) {
             Some(_) => good(""),
             None => bad("Error response from daemon: No such image"),
@@ -108,6 +120,15 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
     }
 }
 
+/// What the engine's process of a container has of these variables: what its container was given.
+fn environ(container: &FakeContainer, names: &[String]) -> String {
+    let given = container.spec.iter().flat_map(|spec| &spec.env);
+    let mut env: BTreeMap<_, _> = given.chain(&container.strays).collect();
+    env.retain(|name, _| names.contains(name));
+    let process = serde_json::json!({ "pid": 7, "command": "VLLM::EngineCore", "env": env });
+    format!("{process}\n")
+}
+
 pub(super) fn good(text: impl Into<Vec<u8>>) -> Output {
     Output { code: Some(0), stdout: text.into(), stderr: Vec::new(), noise: String::new() }
 }
@@ -124,6 +145,13 @@ pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Runni
         "lock" => lock(cluster, state, node, &script, lines),
         "serve-weights" => serve_weights(cluster, state, node, &script, lines),
         "receive-image" => receive_image(cluster, state, node, &script, lines),
+        "build-image" => {
+            let name = script.args[1].clone();
+            let machine = state.machine(&node);
+            let architecture = if machine.system.architecture == "x86_64" { "amd64" } else { "arm64" };
+            machine.put_image(&content(&name), &name, architecture, 1_000_000_000);
+            tokio::spawn(async move { Ok(good("")) })
+        }
         "fabric-listen" => {
             links::listen(state, &node, &script, &lines);
             tokio::spawn(ending(cluster, node, lines, std::future::pending()))

@@ -9,8 +9,8 @@ use super::cluster::FakeCluster;
 use super::machine::{Machine, content};
 use crate::cluster::facts::{
     ContainerToolkit, Cpu, Disk, Docker, Gid, GidKind, Gpu, ImageStore, Interface, InterfaceAddress,
-    InterfaceKind, Limit, Listener, ModelFile, ModelFolder, Nvidia, RdmaDevice, RdmaPort, Route, Smi, Sshd,
-    System, User,
+    InterfaceKind, Limit, Listener, ModelFile, ModelFolder, Nvidia, RdmaDevice, RdmaPort, Route, Smi,
+    Software, Sshd, System, User,
 };
 use crate::container::ImageContent;
 
@@ -36,12 +36,20 @@ impl FakeCluster {
     }
 }
 
+/// What the image has in it.
+fn software() -> Software {
+    let packages = [("vllm", "0.20.2"), ("ray", "2.52.1"), ("torch", "2.11.0"), ("transformers", "5.4.0")];
+    let packages = packages.map(|(name, version)| (name.to_owned(), version.to_owned()));
+    Software { python: "3.12.3".to_owned(), packages: packages.into() }
+}
+
 /// The DGX Spark of this number; nothing lies on it.
 fn spark(number: u8) -> Machine {
     let used = Disk { total: 3_936_000_000_000, free: 3_200_000_000_000 };
     let interfaces = interfaces(number);
     Machine {
         system: system(number),
+        software: [(seed_content().0, software())].into(),
         clock_ahead: SignedDuration::ZERO,
         user: User {
             name: Some("aurora".to_owned()),

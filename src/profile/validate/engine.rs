@@ -36,6 +36,16 @@ pub(super) fn check(profile: &Profile, problems: &mut Problems) {
     if let Some(template) = &engine.chat_template {
         value("chat_template", template, "a path", problems);
     }
+    lora(engine, problems);
+    for (kind, most) in &engine.multimodal {
+        if *most > 9999 {
+            let kind = serde_json::to_string(kind).unwrap_or_default();
+            let path = format!("engine.multimodal.{}", kind.trim_matches('"'));
+            problems.add(path, format!("`{most}` in one request is more than any engine takes"), "");
+        }
+    }
+    engine_says("lora", problems);
+    engine_says("multimodal", problems);
     for (field, parser) in
         [("reasoning_parser", &engine.reasoning_parser), ("tool_parser", &engine.tool_parser)]
     {
@@ -47,6 +57,30 @@ pub(super) fn check(profile: &Profile, problems: &mut Problems) {
     args(profile, problems);
     env(engine, problems);
     delivered::secret_names(engine, problems);
+}
+
+/// Adapters: each `NAME=PATH` of a flag.
+fn lora(engine: &Engine, problems: &mut Problems) {
+    let Some(lora) = &engine.lora else { return };
+    if lora.adapters.is_empty() {
+        problems.add("engine.lora.adapters", "there are no adapters", "leave `lora` out for none");
+    }
+    if lora.max_rank == Some(0) {
+        problems.add("engine.lora.max_rank", "`max_rank` has to be at least 1", "");
+    }
+    for (index, adapter) in lora.adapters.iter().enumerate() {
+        let at = |field: &str| format!("lora.adapters[{index}].{field}");
+        value(&at("name"), &adapter.name, "an adapter's name", problems);
+        value(&at("path"), &adapter.path, "a path", problems);
+        if adapter.name.contains(['=', ',']) {
+            let message = format!("`{}` cannot be an adapter's name: it has `=` or `,` in it", adapter.name);
+            problems.add(format!("engine.{}", at("name")), message, "");
+        }
+        if lora.adapters[..index].iter().any(|other| other.name == adapter.name) {
+            let message = format!("two adapters are called `{}`", adapter.name);
+            problems.add(format!("engine.{}", at("name")), message, "");
+        }
+    }
 }
 
 /// A text that becomes the value of a flag.
@@ -190,7 +224,7 @@ fn env(engine: &Engine, problems: &mut Problems) {
     }
 }
 
-fn secret(source: &SecretSource, path: &str, problems: &mut Problems) {
+pub(super) fn secret(source: &SecretSource, path: &str, problems: &mut Problems) {
     match source {
         SecretSource::Env(name) if name.is_empty() || name.contains(['=', '\0']) => {
             let message = format!("`{name}` cannot be a variable's name: it is empty or has `=` in it");

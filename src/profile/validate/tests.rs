@@ -69,6 +69,47 @@ fn nothing_is_wrong_with_what_can_work() {
     }
 }
 
+/// Who may use the endpoint has to be said, unless few can reach it.
+#[test]
+fn who_may_use_the_endpoint() {
+    let closed = r#"{"port": 30000}"#;
+    check("/serve", closed, "serve", "asks for no key", "`api_key: { file: PATH }`");
+    for good in [
+        r#"{"port": 30000, "open": true}"#,
+        r#"{"port": 30000, "listen": "fabric"}"#,
+        r#"{"port": 30000, "listen": "loopback"}"#,
+        r#"{"port": 30000, "api_key": {"file": "key"}}"#,
+        r#"{"port": 30000, "listen": "fabric", "open": true}"#,
+    ] {
+        assert_eq!(problems(&[("/serve", good)]), [], "{good}");
+    }
+    let both = r#"{"port": 30000, "open": true, "api_key": {"env": "KEY"}}"#;
+    check("/serve", both, "serve.open", "is not open", "leave one of the two out");
+    let empty = r#"{"port": 30000, "api_key": {"command": []}}"#;
+    check("/serve", empty, "serve.api_key.command", "no command in it", "pass, show");
+    check(
+        "/engine/env",
+        r#"{"VLLM_API_KEY": "x"}"#,
+        "engine.env.VLLM_API_KEY",
+        "sets",
+        "set `serve.api_key`",
+    );
+}
+
+#[test]
+fn a_built_image_has_no_tag_of_its_own() {
+    let build = |reference: &str, folder: &str| {
+        let image = serde_json::json!({ "reference": reference, "build": { "folder": folder, "args": { "BASE": "a:1" } } });
+        problems(&[("/image", &image.to_string())])
+    };
+    assert_eq!(build("acme/vllm-ray", "docker/engine-ray"), []);
+    assert_eq!(build("host:5000/acme/vllm-ray", "docker/engine-ray"), []);
+    let [tagged] = build("acme/vllm-ray:1", "x").try_into().unwrap();
+    assert!(tagged.path == "image.reference" && tagged.message.contains("has a tag"), "{tagged:?}");
+    let [none] = build("acme/vllm-ray", "").try_into().unwrap();
+    assert!(none.path == "image.build.folder" && none.message.contains("no path"), "{none:?}");
+}
+
 #[test]
 fn nodes() {
     let nodes = [("/cluster/nodes", "[]")];

@@ -7,7 +7,7 @@ mod model;
 use std::net::Ipv4Addr;
 
 use sparkctl::check::Severity;
-use sparkctl::cluster::facts::{Listener, ModelContent, ModelFolder};
+use sparkctl::cluster::facts::{Listener, ModelContent, ModelFolder, Software};
 use sparkctl::host::fake::{Machine, SEED_MODEL};
 
 use crate::desk::Desk;
@@ -36,6 +36,13 @@ pub fn folder(machine: &mut Machine) -> &mut ModelFolder {
 
 pub fn content(machine: &mut Machine) -> &mut ModelContent {
     folder(machine).content.get_or_insert_default()
+}
+
+/// What the image has in it.
+pub fn packages(desk: &Desk, packages: &[(&str, &str)]) {
+    let packages = packages.iter().map(|(name, version)| ((*name).to_owned(), (*version).to_owned()));
+    let software = Software { python: "3.12.3".to_owned(), packages: packages.collect() };
+    head(desk, |m| m.software.values_mut().for_each(|there| *there = software.clone()));
 }
 
 pub fn sshd(machine: &mut Machine) -> &mut sparkctl::cluster::facts::Sshd {

@@ -3,7 +3,7 @@
 use sparkctl::cluster::facts::{Disk, ForeignFile, ModelOrigin, Safetensors, ShardIndex};
 use sparkctl::host::fake::SEED_MODEL;
 
-use super::{E, Fault, N, W, content, folder, head, worker};
+use super::{E, Fault, N, W, content, folder, head, packages, worker};
 
 pub const MODEL: &[Fault] = &[
     // The model.
@@ -164,4 +164,14 @@ pub const MODEL: &[Fault] = &[
         W,
         "update the driver",
     ),
+    // The engine in the image.
+    (
+        |d| packages(d, &[("sglang", "0.5.5"), ("torch", "2.9.0")]),
+        "engine-absent",
+        None,
+        W,
+        "the engine that the image has",
+    ),
+    (|d| packages(d, &[("vllm", "0.33.0")]), "engine-ray", None, E, "launch: native"),
+    (|d| packages(d, &[("vllm", "0.10.1"), ("ray", "2.48.0")]), "engine-version", None, W, "newer image"),
 ];

@@ -22,6 +22,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("/engine/speculative", r#"{"method": "mtp", "tokens": 2}"#),
     ("/engine/trust_remote_code", "true"),
     ("/engine/chat_template", r#""/sparkctl/chat.jinja""#),
+    ("/engine/lora", r#"{"adapters": [{"name": "sql", "path": "/model/sql"}], "max_rank": 32}"#),
+    ("/engine/multimodal", r#"{"image": 4, "video": 0}"#),
 ];
 
 /// The edits lead to the one problem.
@@ -144,6 +146,21 @@ fn settings_that_an_engine_does_not_have() {
     refused(&[("/engine/max_requests", "0")], "engine.max_requests", "at least 1", "leave it out");
     refused(&[("/engine/quantization", r#""--x""#)], "engine.quantization", "begins with `-`", "");
     refused(&[("/engine/chat_template", r#""a b""#)], "engine.chat_template", "white space", "");
+}
+
+#[test]
+fn adapters() {
+    let lora = |json: &'static str| ("/engine/lora", json);
+    let at = "engine.lora.adapters[0].name";
+    refused(&[lora(r#"{"adapters": []}"#)], "engine.lora.adapters", "no adapters", "leave `lora` out");
+    refused(&[lora(r#"{"adapters": [{"name": "a=b", "path": "/a"}]}"#)], at, "`=` or `,`", "");
+    refused(&[lora(r#"{"adapters": [{"name": "", "path": "/a"}]}"#)], at, "it is empty", "");
+    let twice = lora(r#"{"adapters": [{"name": "a", "path": "/a"}, {"name": "a", "path": "/b"}]}"#);
+    refused(&[twice], "engine.lora.adapters[1].name", "two adapters are called `a`", "");
+    // vLLM has kernels for some ranks only.
+    let odd = lora(r#"{"adapters": [{"name": "a", "path": "/a"}], "max_rank": 48}"#);
+    refused(&[odd], "engine.lora", "no largest rank of 48", "write 64");
+    assert_eq!(problems(&[SGLANG, NATIVE, odd]), []);
 }
 
 /// Each flag in every spelling that an engine takes.
