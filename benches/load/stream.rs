@@ -1,8 +1,10 @@
 //! A server that streams answers as fast as it can, for measuring clients: `stream ADDRESS:PORT`. Plain std, a thread a
-//! connection. Each token is one event in one HTTP chunk, as vLLM sends them; many go into one write.
+//! connection. Each token is one event in one HTTP chunk, as vLLM sends them; many go into one write. For the model `paced`
+//! it takes its time instead: 50 ms to the first token, 5 ms to each further one.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
 fn main() {
     let address = std::env::args().nth(1).expect("usage: stream ADDRESS:PORT");
@@ -67,6 +69,8 @@ fn field(body: &str, name: &str) -> Option<usize> {
 }
 
 fn answer(writer: &mut TcpStream, chat: bool, body: &str) -> std::io::Result<()> {
+    let begun = Instant::now();
+    let paced = body.contains("\"paced\"");
     let tokens = field(body, "max_tokens").or_else(|| field(body, "max_completion_tokens")).unwrap_or(16);
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n";
     let mut out = head.as_bytes().to_vec();
@@ -85,7 +89,11 @@ fn answer(writer: &mut TcpStream, chat: bool, body: &str) -> std::io::Result<()>
         } else {
             out.extend_from_slice(each.as_bytes());
         }
-        if out.len() > 32 << 10 {
+        if paced {
+            let due = begun + Duration::from_millis(50 + 5 * (number as u64 - 1));
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        if paced || out.len() > 32 << 10 {
             writer.write_all(&out)?;
             out.clear();
         }

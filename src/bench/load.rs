@@ -318,11 +318,12 @@ impl Running {
         let prompts =
             Prompts { workload: &session.order.workload, text: &session.ready.text, mark: &self.mark };
         let script = prompts.script(place);
-        let mut talk = request::Talk::new(session.order.workload.endpoint, &session.ready, script.system);
+        let mut talk =
+            request::Talk::new(session.order.workload.endpoint, &session.ready, script.system.as_deref());
         let turns = script.turns.len();
         let mut due = due;
         for (turn, (said, tokens)) in script.turns.into_iter().enumerate() {
-            let body = talk.say(said, tokens);
+            let body = talk.say(&said, tokens);
             let begun = Instant::now();
             let late = begun.saturating_duration_since(due).as_secs_f64();
             self.late.lock().unwrap_or_else(PoisonError::into_inner).push(late);
@@ -339,7 +340,7 @@ impl Running {
             self.done.fetch_add(1, Ordering::Relaxed);
             asked.request.start = begun.duration_since(self.begun).as_secs_f64();
             let failed = asked.request.failure.is_some();
-            talk.heard(asked.text.take().unwrap_or_default());
+            talk.heard(asked.text.take().as_deref().unwrap_or_default());
             self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
             if failed {
                 self.failed.fetch_add(1, Ordering::Relaxed);

@@ -71,10 +71,11 @@ pub async fn prepare(
     let text = Text::by_length(TOKENS_PER_CHAR, OVERHEAD);
     let mut ready = Ready { model: model.to_owned(), takes: TRIES[0], text, notes: Vec::new() };
     let mut connection = None;
-    let first = takes(client, order, &mut ready, mark, end, &mut connection).await?;
+    // Marks as long as those of the runs.
+    let first = takes(client, order, &mut ready, &format!("{mark}-s-0"), end, &mut connection).await?;
     ready.notes.extend(refused(ready.takes, order));
     if order.workload.prompts.is_empty() || order.workload.prefix_tokens > 0 {
-        let longer = probe(client, order, &ready, &format!("{mark}-l"), LONGER, end, &mut connection).await;
+        let longer = probe(client, order, &ready, &format!("{mark}-l-0"), LONGER, end, &mut connection).await;
         ready.text = learn(client, model, first.input_tokens, longer.input_tokens, &mut connection).await;
         if first.input_tokens.is_none() {
             ready.notes.push(note(
@@ -155,7 +156,7 @@ async fn probe(
     connection: &mut Option<Connection>,
 ) -> Request {
     let endpoint = order.workload.endpoint;
-    let body = Talk::new(endpoint, ready, None).say(sample(mark, paragraphs), Some(2));
+    let body = Talk::new(endpoint, ready, None).say(&sample(mark, paragraphs), Some(2));
     let ask = Ask { client, limits: &order.limits, endpoint, keep: false, end };
     ask.ask(&body, Instant::now(), connection).await.request
 }

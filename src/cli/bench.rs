@@ -37,7 +37,7 @@ pub struct BenchArgs {
     /// The model's name in requests; left out, the one that the endpoint lists.
     #[arg(long, requires = "url")]
     model: Option<String>,
-    /// A file with the API key; without one it is OPENAI_API_KEY, where that is set.
+    /// A file with the API key; without one it is `OPENAI_API_KEY`, where that is set.
     #[arg(long, value_name = "FILE", requires = "url")]
     api_key_file: Option<PathBuf>,
     /// Requests at any time, one load each.
@@ -73,7 +73,7 @@ pub struct BenchArgs {
     /// Which endpoint is asked.
     #[arg(long, value_enum, default_value_t = EndpointArg::Chat)]
     endpoint: EndpointArg,
-    /// Prompts from a file: ShareGPT's JSON, or a line each of `{"prompt": ..}` or `{"messages": ..}`.
+    /// Prompts from a file: `ShareGPT`'s JSON, or a line each of `{"prompt": ..}` or `{"messages": ..}`.
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
     /// Tokens that all prompts of a run have in common ahead of their own, as a long system prompt would be.
@@ -152,7 +152,7 @@ pub async fn run(args: BenchArgs, global: &Global) -> Result<Exit, CommandError>
     let goodput = args.goodput.unwrap_or_default();
     match global.output {
         Output::Json => {
-            print(&format!("{}\n", report::json::document(report::bench::document(&result, &goodput))))
+            print(&format!("{}\n", report::json::document(report::bench::document(&result, &goodput))));
         }
         Output::Text => print(&report::bench::text(&result, &goodput)),
     }

@@ -124,6 +124,9 @@ pub(super) async fn await_ready(
         ranks: redactors.into_iter().map(|redactor| Rank::new(redactor.ok())).collect(),
     };
     let done = course.run(&group, &mut seen).await;
+    if done.is_ok() {
+        door::refuses_strangers(group[0].host, &ready.endpoint).await?;
+    }
     if done.is_err() {
         course.tell_last_lines(&group).await;
     }

@@ -107,13 +107,13 @@ pub async fn acquire(
         async move { Ok::<_, LockError>((host.clone(), one(&host, deployment, holder, claim).await?)) }
     };
     // Who has the head has won: two that start at once do not take half of the nodes each.
-    let mut held = vec![ask(head).await?];
-    held.extend(try_join_all(hosts.keys().filter(|node| *node != head).map(ask)).await?);
+    let mut answers = vec![ask(head).await?];
+    answers.extend(try_join_all(hosts.keys().filter(|node| *node != head).map(ask)).await?);
     let (tell, lost) = watch::channel(None);
     let tell = Arc::new(tell);
     let mut tasks = Vec::new();
-    for (host, held) in held {
-        if let Held::Ours(running) = held {
+    for (host, answer) in answers {
+        if let Held::Ours(running) = answer {
             tasks.push(beat(host.clone(), events.clone()));
             tasks.push(hold(host.node().clone(), running, tell.clone()));
         }

@@ -188,6 +188,9 @@ fn digits(value: f64) -> String {
     }
 }
 
+/// Which latency of a run.
+type Latency = fn(&Metrics) -> &Distribution;
+
 /// For programs: figures of each load, the median of its runs with the lowest and the highest. Latencies are milliseconds.
 pub fn document(report: &Report, goodput: &Goodput) -> Value {
     let points: Vec<Value> = report
@@ -209,7 +212,7 @@ pub fn document(report: &Report, goodput: &Goodput) -> Value {
             put("request_goodput".to_owned(), row.spread(|run| run.request_goodput));
             put("output_throughput".to_owned(), row.spread(|run| Some(run.output_throughput)));
             put("total_token_throughput".to_owned(), row.spread(|run| Some(run.total_token_throughput)));
-            let latencies: [(&str, fn(&Metrics) -> &Distribution); 4] = [
+            let latencies: [(&str, Latency); 4] = [
                 ("ttft", |run| &run.ttft),
                 ("tpot", |run| &run.tpot),
                 ("itl", |run| &run.itl),

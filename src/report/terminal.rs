@@ -209,7 +209,7 @@ impl Sink for Terminal {
     fn take(&mut self, event: &Event) {
         match event {
             Event::Waiting { holder } => {
-                self.state("▸", &format!("waiting for another operation to end: {holder}"))
+                self.state("▸", &format!("waiting for another operation to end: {holder}"));
             }
             Event::Planned { plan } if plan.is_empty() => {}
             Event::Planned { plan } => {

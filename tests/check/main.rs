@@ -340,7 +340,7 @@ fn every_check_is_provoked_by_a_test() {
             let name = entry.file_name().unwrap().to_str().unwrap();
             if entry.is_dir() && name != "data" && name != "snapshots" {
                 texts(&entry, all);
-            } else if name.ends_with(".rs") {
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
                 all.push_str(&std::fs::read_to_string(&entry).unwrap());
             }
         }

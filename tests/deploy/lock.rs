@@ -114,13 +114,13 @@ async fn woken_at(desk: &Desk, effect: &str, meanwhile: Option<Command>) -> Opti
 
 #[tokio::test(start_paused = true)]
 async fn who_wakes_up_without_the_lock_stops() {
-    let outcome = woken_at(&Desk::seed(), "pull-weights: whole", None).await;
+    let outcome = Box::pin(woken_at(&Desk::seed(), "pull-weights: whole", None)).await;
     assert!(matches!(outcome, Some(RunOutcome::Unchanged { serving: None })), "{outcome:?}");
 
     let desk = Desk::seed();
     desk.deployed().await;
     let desk = desk.with(changed(&desk.profile));
-    let outcome = woken_at(&desk, "create-container", None).await;
+    let outcome = Box::pin(woken_at(&desk, "create-container", None)).await;
     assert!(matches!(outcome, Some(RunOutcome::Restored { release: FIRST, .. })), "{outcome:?}");
     assert!(desk.serves(FIRST));
 }

@@ -34,7 +34,7 @@ fn told(document: &Value, notes: bool) -> Vec<String> {
 /// What could have been changed on both nodes.
 fn state(rig: &Rig) -> Vec<String> {
     let command = "docker ps -aq --no-trunc | sort; docker images -q | sort; \
-                   find /home/spark/models /home/spark/.local -printf '%p %s %T@\\n' 2>/dev/null | sort";
+                   find /home/spark/models /home/spark/.local -not -path '*/state/sparkctl*' -not -name state -printf '%p %s %T@\\n' 2>/dev/null | sort";
     ["spark1", "spark2"].map(|node| rig.on(node, command)).into()
 }
 

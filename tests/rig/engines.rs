@@ -84,6 +84,10 @@ fn the_version_is_told_and_a_key_is_asked_for_by_both_engines() {
 #[test]
 fn an_image_is_built_on_the_head_and_refused_where_it_lacks_ray() {
     let rig = Rig::clean();
+    // A run before this one may have built the same.
+    for node in ["spark1", "spark2"] {
+        rig.on(node, "docker images -q rig/built | xargs -r docker rmi -f");
+    }
     let mut operator = Operator::with("rig-stub");
     operator.edit(
         "image: { reference: \"sparkctl-rig/stub-engine:1\" }",

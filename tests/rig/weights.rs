@@ -50,11 +50,11 @@ fn only_what_is_wrong_is_sent_again() {
         "cd /home/spark/models/tiny; printf x | dd of=part-2.bin seek=5000 bs=1 conv=notrunc 2>&1",
     );
     assert_eq!(moved(&[]), 70_000_000);
-    // Of root: told, and nothing is done.
-    rig.on("spark2", "cd /home/spark/models/tiny; chown root part-3.bin");
+    // Cut short, and of root: told, and nothing is done.
+    rig.on("spark2", "cd /home/spark/models/tiny; truncate -s 1M part-3.bin; chown root part-3.bin");
     operator.run(&["sync", &file]).ended(3).saying("part-3.bin is of root and cannot be written");
-    // Cut short, a link to nowhere.
-    rig.on("spark2", "cd /home/spark/models/tiny; chown spark part-3.bin; truncate -s 1M part-3.bin; ln -sf nowhere config.json");
+    // This user's again, and a link to nowhere.
+    rig.on("spark2", "cd /home/spark/models/tiny; chown spark part-3.bin; ln -sf nowhere config.json");
     let config =
         rig.on("spark1", "stat -c %s /home/spark/models/tiny/config.json").parse::<u64>().expect("a size");
     assert_eq!(moved(&[]), 70_000_000 + config);

@@ -32,7 +32,8 @@ fn prompts_have_the_length_that_was_asked_for() {
         for place in 0..20 {
             let said = &script(&workload, &text, "0", place).turns[0].0;
             // The mark and the task are in the overhead; here they have about 100 letters.
-            let found = (said.len() as f64 - 100.0) * 0.25 + 30.0;
+            let letters = u32::try_from(said.len()).expect("a prompt is short");
+            let found = (f64::from(letters) - 100.0) * 0.25 + 30.0;
             let off = (found - f64::from(tokens)).abs();
             assert!(off < 8.0 + f64::from(tokens) * 0.01, "{tokens}: {found}");
         }

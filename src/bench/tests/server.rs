@@ -101,10 +101,10 @@ async fn connection(
             match step {
                 Step::Send(text) => write.write_all(text.as_bytes()).await?,
                 Step::Wait(time) => tokio::time::sleep(time).await,
-                Step::Silence => std::future::pending().await,
+                Step::Silence => std::future::pending::<()>().await,
                 Step::HalfClose => {
                     write.shutdown().await?;
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
                 Step::Close => return Ok(()),
             }

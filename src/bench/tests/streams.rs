@@ -116,7 +116,7 @@ proptest! {
 #[test]
 fn an_event_without_end_is_given_up() {
     let mut reader = Reader::default();
-    let block = [b'x'; 1 << 16];
+    let block = vec![b'x'; 1 << 16];
     let taken = (0..1000).all(|_| reader.take(&block, |_| true).is_ok());
     assert!(!taken);
 }

@@ -211,7 +211,7 @@ pub const MACHINES: &[Fault] = &[
             let place = ("qwen35-122b".to_owned(), "0001".to_owned());
             let record = Some(b"{ \"format\": 99 }".to_vec());
             worker(d, |m| {
-                drop(m.releases.insert(place, ReleaseFolder { record, ..ReleaseFolder::default() }))
+                m.releases.insert(place, ReleaseFolder { record, ..ReleaseFolder::default() });
             });
         },
         "release-unreadable",
