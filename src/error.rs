@@ -48,7 +48,8 @@ impl RunOutcome {
             | Self::Deployed { .. }
             | Self::Stopped { .. }
             | Self::Fetched { .. }
-            | Self::Synced { .. } => Exit::Done,
+            | Self::Synced { .. }
+            | Self::Pushed { .. } => Exit::Done,
             Self::Refused { .. } | Self::NotFetched { begun: false } => Exit::Refused,
             Self::Locked { .. } => Exit::Locked,
             Self::Unreachable { .. } => Exit::Unreachable,
@@ -56,6 +57,7 @@ impl RunOutcome {
             Self::Unchanged { serving: None }
             | Self::Down { .. }
             | Self::NotSynced
+            | Self::NotPushed { .. }
             | Self::NotFetched { begun: true } => Exit::Down,
             Self::NotServing { .. } => Exit::Unhealthy,
             Self::Interrupted { .. } => Exit::Interrupted,

@@ -17,7 +17,7 @@ use crate::diagnose::{Diagnosis, Stuck};
 use crate::engine::milestones::StartStage;
 use crate::plan::{Plan, StageKind};
 use crate::profile::{DeploymentName, NodeName};
-use crate::release::ReleaseNumber;
+use crate::release::{RecordedImage, ReleaseNumber};
 
 /// Something that happened.
 #[derive(Debug, Clone, Serialize)]
@@ -174,6 +174,10 @@ pub enum RunOutcome {
     },
     /// The model is not on all nodes; what came is kept, and the next sync goes on.
     NotSynced,
+    /// The image is on all nodes; so many bytes had to be moved.
+    Pushed { image: RecordedImage, nodes: Vec<NodeName>, bytes: u64 },
+    /// The image is not on all nodes; `state` says what was left.
+    NotPushed { state: String },
     /// A check refused; nothing was changed.
     Refused { findings: Vec<Finding> },
     /// Another operation holds the lock; nothing was changed.

@@ -31,6 +31,7 @@ pub mod model;
 pub mod operation;
 pub mod plan;
 pub mod profile;
+pub mod prune;
 pub mod pulse;
 pub mod release;
 pub mod report;

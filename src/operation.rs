@@ -8,6 +8,7 @@ mod back;
 mod check;
 mod fetch;
 mod hooks;
+mod push;
 mod sync;
 
 use std::collections::BTreeMap;

@@ -81,6 +81,8 @@ fn what_is_pure_touches_nothing() {
         "memory",
         "engine",
         "plan",
+        "prune/mod.rs",
+        "prune/render.rs",
         "pulse",
         "check",
         "diagnose",

@@ -1,4 +1,4 @@
-//! `deploy`, `rollback` and `stop`: the commands that change nodes. One run: connect, listen for
+//! `deploy`, `push`, `rollback` and `stop`: the commands that change nodes. One run: connect, listen for
 //! signals, do the operation, report it, keep its record.
 
 use async_trait::async_trait;
@@ -73,6 +73,16 @@ pub struct SyncArgs {
     lock: LockArgs,
 }
 
+/// The image to all nodes, alone: what runs is not touched.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sparkctl push profiles/qwen35-122b.yaml")]
+pub struct PushArgs {
+    #[command(flatten)]
+    profile: known::ProfileArgs,
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
 /// Back to an earlier release: the same image content, arguments, environment and weights.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  sparkctl rollback\n  sparkctl rollback qwen35-122b --to 7")]
@@ -98,6 +108,7 @@ pub struct StopArgs {
 
 enum What {
     Deploy(Delivery, Vec<String>),
+    Push(Delivery),
     Rollback(Target),
     Stop,
     Sync(SyncWishes),
@@ -117,6 +128,14 @@ pub async fn sync(args: SyncArgs, global: &Global) -> Result<Exit, CommandError>
     let Loaded { profile, places } = known::load(&args.profile)?;
     let wishes = SyncWishes { verify: args.verify, delete_extra: args.delete_extra };
     run(&profile, Some(places), "sync", What::Sync(wishes), &args.lock.claim(), global).await
+}
+
+/// `sparkctl push`.
+pub async fn push(args: PushArgs, global: &Global) -> Result<Exit, CommandError> {
+    let loaded = known::load(&args.profile)?;
+    let delivery = known::read_without_values(&loaded).await?;
+    let Loaded { profile, places } = loaded;
+    run(&profile, Some(places), "push", What::Push(delivery), &args.lock.claim(), global).await
 }
 
 /// `sparkctl rollback`.
@@ -157,8 +176,8 @@ async fn run(
     global: &Global,
 ) -> Result<Exit, CommandError> {
     let mut further: Vec<Box<dyn Sink>> = Vec::new();
-    // A profile whose weights were copied is not yet what is deployed.
-    if !matches!(what, What::Sync(_)) {
+    // A profile whose weights or image were copied is not yet what is deployed.
+    if !matches!(what, What::Sync(_) | What::Push(_)) {
         further.push(Box::new(known::Remember::new(profile)?));
     }
     told(profile, places, command, further, global, async |events, cancel| {
@@ -247,6 +266,7 @@ async fn operate(
     let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect, claim };
     match what {
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
+        What::Push(delivery) => operation.push(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
         What::Sync(wishes) => operation.sync(wishes).await,

@@ -13,6 +13,7 @@ mod known;
 mod logs;
 mod new_file;
 mod plan;
+mod prune;
 mod releases;
 mod schema;
 mod session;
@@ -74,11 +75,13 @@ enum Command {
     Deploy(change::DeployArgs),
     Fetch(fetch::FetchArgs),
     Sync(change::SyncArgs),
+    Push(change::PushArgs),
     Status(status::StatusArgs),
     Bench(bench::BenchArgs),
     Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
+    Prune(prune::PruneArgs),
     Logs(logs::LogsArgs),
     Unlock(unlock::UnlockArgs),
     Import(import::ImportArgs),
@@ -136,11 +139,13 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Deploy(args) => change::deploy(args, global).await,
         Command::Fetch(args) => fetch::run(args, global).await,
         Command::Sync(args) => change::sync(args, global).await,
+        Command::Push(args) => change::push(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Bench(args) => bench::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
+        Command::Prune(args) => prune::run(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
         Command::Unlock(args) => unlock::run(args, global).await,
         Command::Import(args) => import::run(args, global),

@@ -23,7 +23,7 @@ use crate::release::{Release, ReleaseNumber};
 
 pub use docker::{
     Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore,
-    NoDocker, Ours, Software,
+    Layer, NoDocker, Ours, Software,
 };
 pub use gpu::{Gpu, GpuProcess, Nvidia, Smi};
 pub use machine::{Clock, Cpu, Limit, Process, Sshd, System, User};

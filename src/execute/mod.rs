@@ -18,10 +18,11 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::error::in_full;
 use crate::event::{Event, Events};
 use crate::hooks::HookError;
 use crate::host::{Host, HostError};
-use crate::plan::{Plan, StageKind};
+use crate::plan::{Plan, Stage, StageKind};
 use crate::profile::NodeName;
 use crate::release::Figures;
 use crate::release::lock::Lock;
@@ -104,11 +105,18 @@ pub enum StepError {
     /// What a node did is not what was asked of it.
     #[error("{0}")]
     Unexpected(String),
+    /// Several nodes of one step failed, each for itself.
+    #[error("{}", all(.0))]
+    Several(Vec<HostError>),
     #[error("interrupted")]
     Cancelled,
     /// Another operation may be at work by now.
     #[error("the lock of {node} was lost: sparkctl was away for longer than it is kept")]
     LockLost { node: NodeName },
+}
+
+fn all(errors: &[HostError]) -> String {
+    errors.iter().map(|error| in_full(error)).collect::<Vec<_>>().join("; and ")
 }
 
 impl StepError {
@@ -124,6 +132,7 @@ impl StepError {
     fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Host(error) => Some(error.node()),
+            Self::Several(errors) => errors.first().map(HostError::node),
             Self::NotReady(
                 readiness::NotReady::Ended { node, .. } | readiness::NotReady::Gone { node, .. },
             ) => Some(node),
@@ -150,7 +159,7 @@ pub struct Executed {
     pub moved: u64,
 }
 
-/// Executes `plan`.
+/// Executes `plan`. Stages that only move bytes go together where they follow one another.
 pub async fn execute(
     plan: &Plan,
     hosts: &Hosts,
@@ -158,72 +167,94 @@ pub async fn execute(
     cancel: &Cancel,
 ) -> Result<Executed, ExecuteError> {
     let mut clock = step::Clock::default();
-    for stage in &plan.stages {
-        let began = Instant::now();
-        clock.enter(stage.kind);
-        events.tell(Event::StageStarted { stage: stage.kind }).await;
-        let waits = stage.waits();
-        let ended: Vec<_> = stage.steps.iter().map(|_| watch::channel(false).0).collect();
-        let steps = stage.steps.iter().enumerate().map(|(at, step)| {
-            let (clock, ended) = (&clock, &ended);
-            let before: Vec<_> = waits[at].iter().map(|earlier| ended[*earlier].subscribe()).collect();
-            async move {
-                for mut earlier in before {
-                    // A step that fails ends the stage, and with it whoever waits.
-                    let _ = earlier.wait_for(|ended| *ended).await;
-                }
-                let failed = |source: StepError| {
-                    let node = source.node().unwrap_or(&step.node).clone();
-                    ExecuteError { stage: stage.kind, node, source }
-                };
-                let act = step::act(step, stage.share(at), stage.kind, hosts, clock, events);
-                let done = if is_waiting(stage.kind) {
-                    tokio::select! {
-                        biased;
-                        reason = cancel.end() => Err(reason),
-                        done = act => done,
-                    }
-                } else if let Some(reason) = cancel.reason() {
-                    Err(reason)
-                } else {
-                    tokio::select! {
-                        biased;
-                        done = act => done,
-                        reason = async {
-                            let reason = cancel.end().await;
-                            tokio::time::sleep(GRACE).await;
-                            reason
-                        } => Err(reason),
-                    }
-                };
-                let done = done.map_err(failed)?;
-                let (node, what) = (step.node.clone(), crate::plan::render::act(&step.node, &step.action));
-                events.tell(Event::StepDone { stage: stage.kind, node, what, changed: done.changed }).await;
-                ended[at].send_replace(true);
-                Ok(done)
-            }
-        });
-        let done = if is_waiting(stage.kind) {
-            try_join_all(steps).await?
-        } else {
-            // What was begun on one node is not left in mid-air because another node failed: whoever
-            // looks next would see a state that is about to change.
-            join_all(steps).await.into_iter().collect::<Result<Vec<_>, _>>()?
-        };
-        let details: Vec<_> = done.iter().filter_map(|done| done.detail.clone()).collect();
-        let detail = if waits.iter().any(|before| !before.is_empty()) {
-            Some(step::passed_on(stage, &done, began.elapsed()))
-        } else {
-            (!details.is_empty()).then(|| details.join("; "))
-        };
-        clock.leave(&done);
-        events.tell(Event::StageDone { stage: stage.kind, detail, took: began.elapsed() }).await;
+    let together = |one: &Stage, next: &Stage| moves_bytes(one.kind) && moves_bytes(next.kind);
+    for stages in plan.stages.chunk_by(together) {
+        for stage in stages {
+            clock.enter(stage.kind);
+            events.tell(Event::StageStarted { stage: stage.kind }).await;
+        }
+        let all = stages.iter().map(|stage| act(stage, hosts, &clock, events, cancel));
+        // One that fails ends the others: their scripts end with their input and leave nodes as they were.
+        let done = try_join_all(all).await?;
+        clock.leave(&done.concat());
     }
     Ok(clock.executed())
 }
 
+/// Does the steps of a stage at once, but for those that wait for others of it.
+async fn act(
+    stage: &Stage,
+    hosts: &Hosts,
+    clock: &step::Clock,
+    events: &Events,
+    cancel: &Cancel,
+) -> Result<Vec<step::Done>, ExecuteError> {
+    let began = Instant::now();
+    let waits = stage.waits();
+    let ended: Vec<_> = stage.steps.iter().map(|_| watch::channel(false).0).collect();
+    let steps = stage.steps.iter().enumerate().map(|(at, step)| {
+        let ended = &ended;
+        let before: Vec<_> = waits[at].iter().map(|earlier| ended[*earlier].subscribe()).collect();
+        async move {
+            for mut earlier in before {
+                // A step that fails ends the stage, and with it whoever waits.
+                let _ = earlier.wait_for(|ended| *ended).await;
+            }
+            let failed = |source: StepError| {
+                let node = source.node().unwrap_or(&step.node).clone();
+                ExecuteError { stage: stage.kind, node, source }
+            };
+            let act = step::act(step, stage.share(at), stage.kind, hosts, clock, events);
+            let done = if is_waiting(stage.kind) {
+                tokio::select! {
+                    biased;
+                    reason = cancel.end() => Err(reason),
+                    done = act => done,
+                }
+            } else if let Some(reason) = cancel.reason() {
+                Err(reason)
+            } else {
+                tokio::select! {
+                    biased;
+                    done = act => done,
+                    reason = async {
+                        let reason = cancel.end().await;
+                        tokio::time::sleep(GRACE).await;
+                        reason
+                    } => Err(reason),
+                }
+            };
+            let done = done.map_err(failed)?;
+            let (node, what) = (step.node.clone(), crate::plan::render::act(&step.node, &step.action));
+            events.tell(Event::StepDone { stage: stage.kind, node, what, changed: done.changed }).await;
+            ended[at].send_replace(true);
+            Ok(done)
+        }
+    });
+    let done = if is_waiting(stage.kind) {
+        try_join_all(steps).await?
+    } else {
+        // What was begun on one node is not left in mid-air because another node failed: whoever
+        // looks next would see a state that is about to change.
+        join_all(steps).await.into_iter().collect::<Result<Vec<_>, _>>()?
+    };
+    let details: Vec<_> = done.iter().filter_map(|done| done.detail.clone()).collect();
+    let detail = if waits.iter().any(|before| !before.is_empty()) {
+        Some(step::passed_on(stage, &done, began.elapsed()))
+    } else {
+        (!details.is_empty()).then(|| details.join("; "))
+    };
+    events.tell(Event::StageDone { stage: stage.kind, detail, took: began.elapsed() }).await;
+    Ok(done)
+}
+
 /// How long a short step that is under way may go on after the wish to end.
 const GRACE: Duration = Duration::from_secs(40);
+
+/// Whether a stage only moves bytes to where nothing of them is used yet.
+fn moves_bytes(stage: StageKind) -> bool {
+    matches!(stage, StageKind::Weights | StageKind::Image)
+}
 
 /// Whether a stage mostly waits (for bytes, for a disk, for the engine), and may be given up in the middle.
 fn is_waiting(stage: StageKind) -> bool {

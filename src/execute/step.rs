@@ -13,18 +13,20 @@ use crate::delivery::store as delivery;
 use crate::engine::figures::EngineFigures;
 use crate::event::{Events, Progress};
 use crate::hooks::{self, Told};
-use crate::host::{Host, NewContainer};
+use crate::host::{Host, HostError, NewContainer};
 use crate::plan::render::{people, size};
 use crate::plan::{self, Action, Stage, StageKind, Step};
 use crate::profile::{DeploymentName, Moment};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
-use crate::transfer::{ImageJob, WeightsJob, WeightsReport, copy_image, copy_weights, remove_files};
+use crate::transfer::{
+    ImageJob, ImageReport, Taker, WeightsJob, WeightsReport, copy_image, copy_weights, remove_files,
+};
 
 /// How long an engine may take to end by itself before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(20);
 
 /// What a step did.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Done {
     /// False where the node was so already.
     pub changed: bool,
@@ -135,22 +137,25 @@ pub(super) async fn act(
             Ok(weights_came(&report, node, files, model))
         }
         Action::RemoveFiles { path, files } => Ok(changed(remove_files(node, path, files).await?)),
-        Action::CopyImage { from, from_address, to_address, image, content, bytes } => {
-            let source = host(from)?;
-            source.tag_image(image, &content.kept_as()).await?;
-            if node.images().await?.iter().any(|image| &image.content == content) {
+        Action::CopyImage { from_address, to, image, content, names, bytes, .. } => {
+            node.tag_image(image, &content.kept_as()).await?;
+            let job =
+                ImageJob { content: content.clone(), from_address: *from_address, leave_out: names.clone() };
+            let mut takers = Vec::new();
+            for plan::Taker { node, address } in to {
+                let taker = host(node)?;
+                if !taker.images().await?.iter().any(|image| &image.content == content) {
+                    takers.push(Taker { host: taker, address: *address });
+                }
+            }
+            if takers.is_empty() {
                 return Ok(changed(false));
             }
-            let job = ImageJob {
-                image: content.kept_as(),
-                reference: content.kept_as(),
-                content: content.clone(),
-                from_address: *from_address,
-                to_address: *to_address,
-                bytes: *bytes,
+            let mut progress = |at: usize, done| {
+                let node = takers[at].host.node();
+                events.progress(stage, node, Progress::Bytes { done, total: (*bytes).max(done) });
             };
-            let report = copy_image(source, node, &job, &mut total_of(*bytes)).await?;
-            Ok(moved(report.bytes, report.seconds, &step.node))
+            all_moved(copy_image(node, &takers, &job, &mut progress).await, &takers, !names.is_empty())
         }
         Action::KeepImage { image, content } => {
             node.tag_image(image, &content.kept_as()).await?;
@@ -209,6 +214,42 @@ pub(super) async fn act(
             }
         }
     }
+}
+
+/// The copies of an image as one step. Where some failed, they are the step's error, each in its words.
+fn all_moved(
+    results: Vec<Result<ImageReport, HostError>>,
+    to: &[Taker<'_>],
+    in_part: bool,
+) -> Result<Done, StepError> {
+    let (mut done, mut errors) = (Done { changed: true, ..Done::default() }, Vec::new());
+    let mut details = Vec::new();
+    for (result, taker) in results.into_iter().zip(to) {
+        match result {
+            Ok(report) => {
+                let one = moved(report.bytes, report.seconds, taker.host.node());
+                let way = match report {
+                    ImageReport { not_enough: Some(why), .. } => {
+                        format!(", in full as a part was not enough: {why}")
+                    }
+                    ImageReport { left_out: 0, .. } if in_part => {
+                        ", in full, as the archive has other names for its layers".to_owned()
+                    }
+                    ImageReport { left_out: 0, .. } => ", in full".to_owned(),
+                    ImageReport { left_out: 1, .. } => ", without 1 layer that was there".to_owned(),
+                    ImageReport { left_out, .. } => format!(", without {left_out} layers that were there"),
+                };
+                details.push(one.detail.unwrap_or_default() + &way);
+                done.moved += one.moved;
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    done.detail = Some(details.join("; "));
+    if errors.len() > 1 {
+        return Err(StepError::Several(errors));
+    }
+    errors.pop().map_or(Ok(done), |error| Err(error.into()))
 }
 
 fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {

@@ -112,10 +112,16 @@ pub(super) async fn describe(engine: &Engine) -> Result<Docker, Trouble> {
 /// All images; one that goes away in between is left out.
 pub(super) async fn images(engine: &Engine) -> Result<Vec<Image>, Trouble> {
     let list = engine.api.list_images(None::<query::ListImagesOptions>).await.map_err(ordinary)?;
-    let inspect = |id: String| async move { absent_as_none(engine.api.inspect_image(&id).await) };
+    let inspect = |id: String| async move {
+        let Some(image) = absent_as_none(engine.api.inspect_image(&id).await)? else { return Ok(None) };
+        // What its layers weigh is worth knowing, and no reason to fail.
+        let history = engine.api.image_history(&id).await.unwrap_or_default();
+        let sizes: Vec<_> = history.into_iter().map(|step| step.size).collect();
+        Ok(Some(facts::image(image, &sizes)))
+    };
     let found = stream::iter(list).map(|summary| inspect(summary.id)).buffered(AT_ONCE);
     let found: Vec<_> = found.try_collect().await?;
-    Ok(found.into_iter().flatten().map(facts::image).collect())
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// All containers; one that goes away in between is left out.

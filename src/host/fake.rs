@@ -9,6 +9,7 @@ mod cluster;
 mod engine;
 mod gather;
 mod kept;
+mod leftovers;
 mod links;
 mod machine;
 mod recorded;

@@ -223,6 +223,7 @@ pub fn image(reference: &str, command: &str) -> Image {
         content: crate::container::ImageContent(reference.to_owned()),
         architecture: "arm64".to_owned(),
         size: 18_400_000_000,
+        layers: Vec::new(),
         entrypoint: vec![command.to_owned()],
         command: Vec::new(),
         env: std::collections::BTreeMap::new(),

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
 
+use super::layers::{self, Part};
 use super::render::size;
-use super::{Action, Rail, Step, fanout};
+use super::{Action, Rail, Step, Taker, fanout};
 use crate::check::Finding;
-use crate::cluster::facts::{Image, ImageStore, ModelFile, ModelFolder, NodeFacts};
+use crate::cluster::facts::{ModelFile, ModelFolder, NodeFacts};
 use crate::container::hex;
 use crate::fabric;
 use crate::profile::Profile;
@@ -158,7 +159,8 @@ pub(super) fn extra<'a>(facts: &'a [NodeFacts], weights: &ModelFolder) -> Vec<(&
     extra.filter(|(_, files)| !files.is_empty()).collect()
 }
 
-/// The image for the nodes that lack it, from the first that has it; and sparkctl's own name for it everywhere.
+/// The image for the nodes that lack it, from the first that has it; and sparkctl's own name for it everywhere. Nodes
+/// that lack the same of it share a step.
 pub(super) fn image(
     profile: &Profile,
     image: &RecordedImage,
@@ -169,37 +171,50 @@ pub(super) fn image(
     let Some(source) = (0..facts.len()).find(|i| holder(i).is_some()) else { return Vec::new() };
     let source_image = holder(&source).expect("the source has the image");
     let nodes = &profile.cluster.nodes;
+    let mut copies: Vec<(Part, Vec<Taker>)> = Vec::new();
     let mut steps = Vec::new();
     for (i, node) in nodes.iter().enumerate() {
-        let action = match holder(&i) {
-            Some(there) if there.references.contains(&image.content.kept_as()) => continue,
-            Some(there) => Action::KeepImage { image: there.id.clone(), content: image.content.clone() },
+        match holder(&i) {
+            Some(there) if there.references.contains(&image.content.kept_as()) => {}
+            Some(there) => steps.push(Step {
+                node: node.name.clone(),
+                action: Action::KeepImage { image: there.id.clone(), content: image.content.clone() },
+            }),
             None => {
-                let store = facts[source].engine().map_or(ImageStore::Classic, |docker| docker.store);
-                findings.extend(room_for_image(source_image, store, &facts[i]));
-                Action::CopyImage {
-                    from: nodes[source].name.clone(),
-                    from_address: nodes[source].fabric,
-                    to_address: node.fabric,
-                    image: source_image.id.clone(),
-                    content: image.content.clone(),
-                    bytes: source_image.size,
+                let part = layers::lacking(
+                    source_image,
+                    facts[i].engine().map(|docker| docker.store),
+                    &facts[i].images,
+                );
+                findings.extend(room_for_image(part.bytes, &facts[i]));
+                let taker = Taker { node: node.name.clone(), address: node.fabric };
+                match copies.iter_mut().find(|(same, _)| *same == part) {
+                    Some((_, takers)) => takers.push(taker),
+                    None => copies.push((part, vec![taker])),
                 }
             }
-        };
-        steps.push(Step { node: node.name.clone(), action });
+        }
     }
+    steps.extend(copies.into_iter().map(|(part, to)| Step {
+        node: nodes[source].name.clone(),
+        action: Action::CopyImage {
+            from_address: nodes[source].fabric,
+            to,
+            image: source_image.id.clone(),
+            content: image.content.clone(),
+            layers: source_image.layers.len(),
+            left_out: part.left_out,
+            names: part.names,
+            bytes: part.bytes,
+        },
+    }));
     steps
 }
 
-/// What is missing at Docker's data root for an image to come. The classic store keeps the archive
-/// beside the unpacked layers for a moment, the containerd store blobs and snapshots for good; and
-/// that is what it reports as an image's size.
-fn room_for_image(image: &Image, store: ImageStore, target: &NodeFacts) -> Option<Finding> {
-    let needed = match store {
-        ImageStore::Classic => 2 * image.size,
-        ImageStore::Containerd => image.size,
-    };
+/// What is missing at Docker's data root for layers to come. The classic store keeps the archive
+/// beside the unpacked layers for a moment, the containerd store blobs and snapshots for good.
+fn room_for_image(bytes: u64, target: &NodeFacts) -> Option<Finding> {
+    let needed = 2 * bytes;
     let docker = target.engine()?;
     let free = docker.disk?.free;
     (free < needed).then(|| {

@@ -9,10 +9,12 @@ mod difference;
 pub mod fanout;
 mod group;
 mod kept;
+mod layers;
 pub mod planner;
 pub mod render;
 
 pub use bytes::{is_of, weights_content, weights_digest};
+pub use layers::shared as layers_shared;
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -189,14 +191,19 @@ pub enum Action {
     },
     /// Files that are not the model's go.
     RemoveFiles { path: String, files: Vec<String> },
-    /// The image comes from another node, over the fabric.
+    /// The image goes to nodes that lack the same of it, over the fabric, read once for all of them.
     CopyImage {
-        from: NodeName,
         from_address: Ipv4Addr,
-        to_address: Ipv4Addr,
-        /// Its ID on the node it comes from.
+        to: Vec<Taker>,
+        /// Its ID on this node.
         image: String,
         content: ImageContent,
+        /// How many layers it has, and how many of them the others have.
+        layers: usize,
+        left_out: usize,
+        /// What archives call those.
+        names: Vec<String>,
+        /// About what goes to each.
         bytes: u64,
     },
     /// The image gets sparkctl's own name, so that it stays what it is.
@@ -251,6 +258,13 @@ pub enum Action {
     },
     /// The container comes back when it ends, or the node boots.
     KeepRunning { container: String },
+}
+
+/// A node that takes something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Taker {
+    pub node: NodeName,
+    pub address: Ipv4Addr,
 }
 
 /// Addresses of two nodes that reach each other.

@@ -212,6 +212,34 @@ pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
     }
 }
 
+/// What `push` will do: the image to the nodes that lack it, and sparkctl's own name for it. What runs is not touched.
+pub fn push(profile: &Profile, facts: &[NodeFacts]) -> Result<(Plan, RecordedImage), Refused> {
+    let mut findings = Vec::new();
+    let Some(content) = image_content(profile, facts, &mut findings) else {
+        // A deploy would build it; here nothing but the image is wanted.
+        findings.iter_mut().for_each(|finding| finding.severity = Severity::Error);
+        return Err(Refused(findings));
+    };
+    findings.extend(check::image_architecture(&content, facts));
+    let image = RecordedImage { reference: profile.image.reference.with_tag(), content, software: None };
+    let steps = bytes::image(profile, &image, facts, &mut findings);
+    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+        return Err(Refused(findings));
+    }
+    let plan = Plan {
+        deployment: profile.name.clone(),
+        engine: None,
+        release: None,
+        running: running(&profile.name, facts),
+        nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
+        stages: group::stages([(StageKind::Image, steps)]),
+        differences: Vec::new(),
+        last_start_seconds: None,
+        endpoint: None,
+    };
+    Ok((plan, image))
+}
+
 /// The release to go back to from the one that runs: the newest that was deployed before it. Where
 /// nothing runs, from the newest there is, also one that never served: what a deploy that was killed
 /// or that failed has left is not what to go back past.

@@ -155,8 +155,14 @@ pub fn act(node: &NodeName, action: &Action) -> String {
                 files.join(", ")
             )
         }
-        Action::CopyImage { from, content, bytes, .. } => {
-            format!("{from} → {node}   {content}, {}", size(*bytes))
+        Action::CopyImage { to, layers, left_out, bytes, .. } => {
+            let to: Vec<_> = to.iter().map(|taker| taker.node.as_str()).collect();
+            let part = match (layers, left_out) {
+                (0, _) => String::new(),
+                (_, 0) => format!("{layers} {}, ", plural(*layers, "layer")),
+                _ => format!("{} of {layers} layers, ", layers - left_out),
+            };
+            format!("{node} → {}   {part}{}", to.join(", "), size(*bytes))
         }
         Action::KeepImage { content, .. } => format!("{node}   keep {content}"),
         Action::PutFile { target, bytes, .. } => format!("{node}   {target}, {}", size(*bytes)),

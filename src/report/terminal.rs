@@ -1,7 +1,7 @@
 //! A run for people: on a terminal a calm block with bars while something moves; elsewhere a line a
 //! change of state, and one every half minute that says what is waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,16 +18,22 @@ use crate::plan::StageKind;
 use crate::plan::render::{people, size};
 use crate::profile::NodeName;
 
+/// What moves: a node, in one of the stages that go on at once.
+type Place = (StageKind, NodeName);
+
 /// How a run is shown.
 pub struct Terminal {
     began: Instant,
     /// Bars are drawn; else every line carries the time.
     live: Option<MultiProgress>,
-    bars: BTreeMap<NodeName, ProgressBar>,
+    bars: BTreeMap<Place, ProgressBar>,
     /// The last progress of each node that was written as a line, so that only changes are.
-    said: BTreeMap<NodeName, String>,
-    last: BTreeMap<NodeName, String>,
-    stage: Option<StageKind>,
+    said: BTreeMap<Place, String>,
+    last: BTreeMap<Place, String>,
+    /// The first bytes of each that were told, and when: what a rate is made of.
+    first: BTreeMap<Place, (u64, Instant)>,
+    /// The stages that are under way.
+    stages: BTreeSet<StageKind>,
     quiet: bool,
     verbose: bool,
     /// Where the record of the run lies.
@@ -52,7 +58,8 @@ impl Terminal {
             bars: BTreeMap::new(),
             said: BTreeMap::new(),
             last: BTreeMap::new(),
-            stage: None,
+            first: BTreeMap::new(),
+            stages: BTreeSet::new(),
             quiet,
             verbose,
             record,
@@ -86,28 +93,32 @@ impl Terminal {
     }
 
     fn progress(&mut self, stage: StageKind, node: &NodeName, progress: &Progress) {
+        let place = (stage, node.clone());
         let (text, fraction) = match progress {
             Progress::Bytes { done, total } => {
                 #[expect(clippy::cast_precision_loss, reason = "a bar's length")]
                 let fraction = if *total == 0 { 1.0 } else { *done as f32 / *total as f32 };
-                (format!("{} of {}", size(*done), size(*total)), Some(fraction.min(1.0)))
+                let (first, since) = *self.first.entry(place.clone()).or_insert((*done, Instant::now()));
+                let rate = pace(done.saturating_sub(first), total.saturating_sub(*done), since.elapsed());
+                (format!("{} of {}{rate}", size(*done), size(*total)), Some(fraction.min(1.0)))
             }
             Progress::Engine { stage, figure, fraction } => (
                 figure.as_ref().map_or_else(|| stage.clone(), |figure| format!("{stage} {figure}")),
                 *fraction,
             ),
         };
-        self.last.insert(node.clone(), text.clone());
+        self.last.insert(place.clone(), text.clone());
         if self.quiet {
             return;
         }
         if let Some(bars) = &self.live {
-            let bar = self.bars.entry(node.clone()).or_insert_with(|| {
+            let several = self.stages.len() > 1;
+            let bar = self.bars.entry(place).or_insert_with(|| {
                 let style =
-                    ProgressStyle::with_template("      {prefix:<16} {msg:<34} {bar:20} {elapsed:>4}");
+                    ProgressStyle::with_template("      {prefix:<16} {msg:<46} {bar:20} {elapsed:>4}");
                 let bar = bars.add(ProgressBar::new(1000));
                 bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("█▉░"));
-                bar.set_prefix(node.to_string());
+                bar.set_prefix(if several { format!("{stage} {node}") } else { node.to_string() });
                 bar.enable_steady_tick(Duration::from_secs(1));
                 bar
             });
@@ -119,20 +130,32 @@ impl Terminal {
             bar.set_position((fraction.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as u64);
             bar.set_message(text);
         } else if let Progress::Engine { stage: words, .. } = progress
-            && self.said.get(node) != Some(words)
+            && self.said.get(&place) != Some(words)
         {
             // Figures change many times a second: a line a stage, the figure with the half-minute's line.
-            self.said.insert(node.clone(), words.clone());
+            self.said.insert(place, words.clone());
             self.state("", &format!("{stage} {node}: {text}"));
         }
     }
 
     fn clear_bars(&mut self) {
-        for bar in std::mem::take(&mut self.bars).into_values() {
-            bar.finish_and_clear();
+        for stage in std::mem::take(&mut self.stages) {
+            self.clear_bars_of(stage);
         }
-        self.last.clear();
-        self.said.clear();
+    }
+
+    /// The stage is over; others may go on.
+    fn clear_bars_of(&mut self, stage: StageKind) {
+        self.stages.remove(&stage);
+        self.bars.retain(|(of, _), bar| {
+            if *of == stage {
+                bar.finish_and_clear();
+            }
+            *of != stage
+        });
+        self.last.retain(|(of, _), _| *of != stage);
+        self.said.retain(|(of, _), _| *of != stage);
+        self.first.retain(|(of, _), _| *of != stage);
     }
 
     fn failure(&mut self, failure: &Failure) {
@@ -150,6 +173,7 @@ impl Terminal {
             RunOutcome::NothingToDo { .. }
                 | RunOutcome::Deployed { .. }
                 | RunOutcome::Stopped { .. }
+                | RunOutcome::Pushed { .. }
                 | RunOutcome::Fetched { .. }
                 | RunOutcome::Synced { .. }
         );
@@ -191,10 +215,11 @@ impl Sink for Terminal {
             Event::Planned { plan } => {
                 let release = match plan.release {
                     Some(number) => format!("release {number}"),
-                    None if plan.stages.iter().any(|stage| stage.kind == StageKind::Weights) => {
-                        "sync".to_owned()
+                    None if plan.interrupts() => "stop".to_owned(),
+                    None if plan.stages.iter().any(|stage| stage.kind == StageKind::Image) => {
+                        "push".to_owned()
                     }
-                    None => "stop".to_owned(),
+                    None => "sync".to_owned(),
                 };
                 self.state("", &format!("{} · {release}", plan.deployment));
                 for difference in plan.differences.iter().filter(|_| plan.running.is_some()) {
@@ -202,7 +227,7 @@ impl Sink for Terminal {
                 }
             }
             Event::StageStarted { stage } => {
-                self.stage = Some(*stage);
+                self.stages.insert(*stage);
                 if self.live.is_none() {
                     self.state("", &format!("{stage}: begun"));
                 }
@@ -217,7 +242,7 @@ impl Sink for Terminal {
             Event::Progress { stage, node, progress } => self.progress(*stage, node, progress),
             Event::Told { text, .. } => self.state("·", text),
             Event::StageDone { stage, detail, took } => {
-                self.clear_bars();
+                self.clear_bars_of(*stage);
                 let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
                 self.state("✓", &format!("{stage:<8} {}{detail}", people(*took)));
             }
@@ -249,11 +274,25 @@ impl Sink for Terminal {
         if self.live.is_some() {
             return;
         }
-        let Some(stage) = self.stage else { return };
-        let last: Vec<_> = self.last.iter().map(|(node, text)| format!("{node}: {text}")).collect();
-        let what = if last.is_empty() { "still at it".to_owned() } else { last.join("; ") };
-        self.state("", &format!("{stage} {what}"));
+        for stage in &self.stages {
+            let last = self.last.iter().filter(|((of, _), _)| of == stage);
+            let last: Vec<_> = last.map(|((_, node), text)| format!("{node}: {text}")).collect();
+            let what = if last.is_empty() { "still at it".to_owned() } else { last.join("; ") };
+            self.state("", &format!("{stage} {what}"));
+        }
     }
+}
+
+/// Rate and time left, once there is enough to tell them by.
+fn pace(moved: u64, left: u64, took: Duration) -> String {
+    if moved == 0 || took < Duration::from_secs(1) {
+        return String::new();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    let (rate, left) = (moved as f64 / took.as_secs_f64(), left as f64);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "likewise")]
+    let shown = size(rate as u64);
+    format!(", {shown}/s, {} left", people(Duration::from_secs_f64((left / rate).min(1e8))))
 }
 
 /// A failure as people read it: what failed, the telling lines, cause and hint.
@@ -319,6 +358,18 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
             let which = release.map_or_else(String::new, |release| format!(" (release {release})"));
             format!("{deployment} stopped{which}; the logs are kept on the nodes")
         }
+        RunOutcome::Pushed { image, nodes, bytes: 0 } => {
+            let on = told_nodes(nodes);
+            format!(
+                "{deployment}: image {} ({}) is on {on} already: 0 bytes moved",
+                image.reference, image.content
+            )
+        }
+        RunOutcome::Pushed { image, nodes, bytes } => {
+            let (on, moved) = (told_nodes(nodes), size(*bytes));
+            format!("{deployment}: image {} ({}) is on {on}: {moved} moved", image.reference, image.content)
+        }
+        RunOutcome::NotPushed { state } => format!("{deployment}: the image is not on all nodes; {state}"),
         RunOutcome::Fetched { node, source, commit, path, files, bytes, .. } => {
             let short = commit.get(..12).unwrap_or(commit);
             format!(
@@ -381,6 +432,10 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
         }
         RunOutcome::Interrupted { state } => format!("{deployment}: interrupted; {state}"),
     }
+}
+
+fn told_nodes(nodes: &[NodeName]) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod weights;
 
 pub use build::build_image;
 pub use fetch::{Chosen, FetchError, FetchReport, FetchTold, fetch};
-pub use image::{ImageJob, ImageReport, copy_image};
+pub use image::{ImageJob, ImageReport, Taker, copy_image};
 pub use weights::{WeightsJob, WeightsReport, copy_weights, remove_files};
 
 /// A Python program as a script for `sh`, of one file or several: standard input stays the program's own.

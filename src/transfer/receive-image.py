@@ -1,7 +1,10 @@
 # Takes an image from another node and feeds it to `docker load`.
-# Arguments: the address to listen on, the address to let in.
+# Arguments: the address to listen on, the address to let in, the name that the image in the archive has.
 # Input: a line with the secret; the end of input before the end of the work stops it.
 # Prints `port NUMBER`, then `bytes NUMBER` twice a second, then what `docker load` prints.
+#
+# However a load fails, the name is afterwards where it was: the containerd store gives it away even to an
+# image that it could not unpack. That is done here, as sparkctl may be gone by then.
 #
 # The stream: 32 bytes of challenge to the sender, 32 bytes of answer (HMAC-SHA256 of the challenge)
 # back; then blocks, each with its length in 4 bytes; a length of 0, then HMAC-SHA256 of all blocks.
@@ -9,18 +12,52 @@
 # of a stream that was cut or changed; if it is not, `docker load` is killed in the middle.
 import hmac, os, secrets, signal, socket, struct, subprocess, sys, threading, time
 
-address, admitted = sys.argv[1:3]
+address, admitted, name = sys.argv[1:4]
 secret = sys.stdin.buffer.readline().strip()
 load = None
 finished = False
+leaving = threading.Lock()
+
+
+def docker(*command):
+    try:
+        done = subprocess.run(("docker",) + command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode().strip() if done.returncode == 0 else ""
+
+
+def holder():
+    return docker("image", "inspect", "--format", "{{.Id}}", name)
+
+
+def put_name_back():
+    # An engine may take a moment to see that its client is gone.
+    for _ in range(4):
+        now = holder()
+        if now != before:
+            if now:
+                docker("rmi", name)
+            if before:
+                docker("tag", before, name)
+            return
+        time.sleep(0.25)
 
 
 def leave(status, words=""):
-    if words:
-        print(words, file=sys.stderr, flush=True)
-    if load is not None and load.poll() is None:
-        load.kill()
-        load.wait()
+    if not leaving.acquire(blocking=False):
+        threading.Event().wait()
+    if load is not None:
+        if load.poll() is None:
+            load.kill()
+            load.wait()
+        put_name_back()
+    try:
+        if words:
+            print(words, file=sys.stderr, flush=True)
+    except OSError:
+        pass
     os._exit(status)
 
 
@@ -45,7 +82,7 @@ def admit(listener):
     while True:
         connection, peer = listener.accept()
         if peer[0] == admitted:
-            connection.settimeout(120)
+            connection.settimeout(30)
             challenge = secrets.token_bytes(32)
             try:
                 connection.sendall(challenge)
@@ -53,12 +90,14 @@ def admit(listener):
             except OSError:
                 answer = None
             if answer and hmac.compare_digest(answer, hmac.new(secret, challenge, "sha256").digest()):
+                # An engine may spool the whole image before it gives the first byte.
+                connection.settimeout(None)
                 return connection
         connection.close()
 
 
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-    signal.signal(number, lambda *_: leave(1, "stopped by a signal"))
+    signal.signal(number, lambda *_: threading.Thread(target=leave, args=(1, "stopped by a signal")).start())
 signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 threading.Thread(target=watch, daemon=True).start()
 try:
@@ -68,6 +107,7 @@ except OSError as error:
 print(f"port {listener.getsockname()[1]}", flush=True)
 connection = admit(listener)
 listener.close()
+before = holder()
 try:
     load = subprocess.Popen(["docker", "load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 except OSError as error:

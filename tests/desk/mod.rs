@@ -34,6 +34,7 @@ pub struct Desk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     Deploy,
+    Push,
     Rollback(Target),
     Stop,
     Sync(SyncWishes),
@@ -165,6 +166,7 @@ impl Desk {
         let done = async {
             match command {
                 Command::Deploy => operation.deploy(&self.delivery).await,
+                Command::Push => operation.push(&self.delivery).await,
                 Command::Rollback(target) => operation.rollback(target).await,
                 Command::Stop => operation.stop().await,
                 Command::Sync(wishes) => Box::pin(operation.sync(wishes)).await,

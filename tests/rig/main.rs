@@ -12,6 +12,7 @@ mod fetch;
 mod hangs;
 mod harness;
 mod hosts;
+mod images;
 mod init;
 mod launches;
 mod real_vllm;

@@ -129,6 +129,9 @@ pub struct Image {
     pub architecture: String,
     /// Bytes, as the engine reports them: not comparable between stores.
     pub size: u64,
+    /// Its layers, the lowest first; none where they were not told.
+    #[serde(default)]
+    pub layers: Vec<Layer>,
     #[serde(default)]
     pub entrypoint: Vec<String>,
     #[serde(default)]
@@ -152,6 +155,16 @@ pub struct Software {
     pub python: String,
     /// Versions by package, of the few that matter here: `vllm`, `sglang`, `ray`, `torch`.
     pub packages: BTreeMap<String, String>,
+}
+
+/// A layer of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layer {
+    /// Digest of what it changes, the same on every node.
+    pub diff_id: String,
+    /// Bytes unpacked; which of several neighbours is empty is not told, so the highest count as full.
+    pub size: u64,
 }
 
 /// A container of a node.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::cluster::facts::{Container, ContainerState, Docker, Image, ImageStore, Ours};
+use crate::cluster::facts::{Container, ContainerState, Docker, Image, ImageStore, Layer, Ours};
 use crate::cluster::parse::served;
 use crate::container::{self, ImageContent, hex};
 
@@ -42,8 +42,15 @@ pub(super) fn docker(info: SystemInfo, version: SystemVersion) -> Docker {
     }
 }
 
-pub(super) fn image(image: ImageInspect) -> Image {
+/// `history` are the sizes of the image's steps, the last first; steps that changed no file have none.
+pub(super) fn image(image: ImageInspect, history: &[i64]) -> Image {
     let content = content(&image);
+    let layers = image.root_fs.as_ref().and_then(|fs| fs.layers.clone()).unwrap_or_default();
+    let sizes = history.iter().filter_map(|size| u64::try_from(*size).ok()).filter(|size| *size > 0);
+    let sizes = sizes.chain(std::iter::repeat(0));
+    let mut layers: Vec<_> =
+        layers.into_iter().rev().zip(sizes).map(|(diff_id, size)| Layer { diff_id, size }).collect();
+    layers.reverse();
     let config = image.config.unwrap_or_default();
     let mut references = image.repo_tags.unwrap_or_default();
     references.retain(|name| !name.starts_with("<none>"));
@@ -51,6 +58,7 @@ pub(super) fn image(image: ImageInspect) -> Image {
         id: image.id.unwrap_or_default(),
         references,
         content,
+        layers,
         architecture: image.architecture.unwrap_or_default(),
         entrypoint: config.entrypoint.unwrap_or_default(),
         command: config.cmd.unwrap_or_default(),
@@ -255,9 +263,11 @@ mod tests {
 
     #[test]
     fn an_image_is_the_same_in_every_store() {
-        let read = |json: &str| image(serde_json::from_str(json).unwrap());
+        let read = |json: &str| image(serde_json::from_str(json).unwrap(), &[0, 1, 0]);
         let (classic, containerd) = (read(CLASSIC), read(CONTAINERD));
         assert_ne!(classic.id, containerd.id);
+        let sizes: Vec<_> = classic.layers.iter().map(|layer| layer.size).collect();
+        assert_eq!((sizes.as_slice(), &classic.layers), (&[1][..], &containerd.layers));
         assert_eq!(classic.content, containerd.content);
         assert_eq!(classic.references, ["hosttest-id:1"]);
         assert_eq!((classic.architecture.as_str(), classic.size), ("amd64", 1));

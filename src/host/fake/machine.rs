@@ -1,13 +1,14 @@
 //! A machine in memory: what a node has and what lies on it, all of it open to tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use crate::cluster::facts::{
-    Container, ContainerState, ContainerToolkit, Disk, Docker, Gpu, Image, ImageStore, Interface, Listener,
-    ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Software, Sshd, System, User,
+    Container, ContainerState, ContainerToolkit, Disk, Docker, Gpu, Image, ImageStore, Interface, Layer,
+    Listener, ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Software, Sshd,
+    System, User,
 };
 use crate::container::{
     self, ContainerSpec, ImageContent, LABEL_DEPLOYMENT, LABEL_FORMAT, LABEL_RANK, LABEL_RELEASE, LABEL_SPEC,
@@ -55,6 +56,8 @@ pub struct Machine {
     pub releases: BTreeMap<(String, String), ReleaseFolder>,
     /// Placed files and secrets, by their path below `~/.local/state/sparkctl/`.
     pub kept: BTreeMap<String, Vec<u8>>,
+    /// Names of Docker's volumes.
+    pub volumes: BTreeSet<String>,
 }
 
 /// A container, and what a machine needs to know of it beyond what it tells.
@@ -168,6 +171,7 @@ impl Machine {
             content: content.clone(),
             architecture: architecture.to_owned(),
             size,
+            layers: vec![Layer { diff_id: format!("sha256:{}", content.0), size }],
             entrypoint: Vec::new(),
             command: Vec::new(),
             env: BTreeMap::new(),
@@ -175,6 +179,28 @@ impl Machine {
             created: None,
             software: None,
         });
+    }
+
+    /// Loads an archive of an image that another machine has, without the layers of these names; the bytes that came, or
+    /// why not.
+    pub(super) fn load(&mut self, image: &Image, reference: &str, without: &[&str]) -> Result<u64, String> {
+        let name = |layer: &Layer| format!("blobs/sha256/{}", layer.diff_id.trim_start_matches("sha256:"));
+        let left_out = |layer: &&Layer| without.contains(&name(layer).as_str());
+        let last = image.layers.iter().rposition(|layer| left_out(&layer));
+        let (needed, classic) = (last.map_or(0, |at| at + 1), self.docker.store == ImageStore::Classic);
+        let begins = |other: &Image| other.layers.get(..needed) == image.layers.get(..needed);
+        if let Some(at) = last
+            && !(classic && self.images.iter().any(begins))
+        {
+            let missing = name(&image.layers[at]);
+            return Err(format!("docker load: open {missing}: no such file or directory"));
+        }
+        self.put_image(&image.content, reference, &image.architecture, image.size);
+        if let Some(loaded) = self.image(reference) {
+            loaded.layers.clone_from(&image.layers);
+        }
+        let of_these: u64 = image.layers.iter().filter(left_out).map(|layer| layer.size).sum();
+        Ok(image.size - of_these)
     }
 
     /// The ID of an image: of its content in the classic store, of this machine in the containerd store.

@@ -1,6 +1,6 @@
 //! Machines in memory made of recorded facts: what was seen on a node comes back as a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
@@ -63,6 +63,7 @@ impl Machine {
             releases: facts.releases.iter().map(record).collect(),
             // What lies there is known by name only.
             kept: BTreeMap::new(),
+            volumes: BTreeSet::new(),
         }
     }
 }

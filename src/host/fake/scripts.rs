@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::{FakeCluster, FakeLock, Giver, State, Taker, alive, lost};
 use super::machine::{FakeContainer, content};
-use super::{FakeHost, PACE, gather, kept, links};
+use super::{FakeHost, PACE, gather, kept, leftovers, links};
 use crate::cluster::facts::ModelFile;
 use crate::container::hex;
 use crate::host::{HostError, Output, Running, Script};
@@ -30,6 +30,7 @@ pub(super) fn changes(name: &str) -> bool {
         "take-kept",
         "read-secrets",
         "compare-secrets",
+        "inventory",
         "image-software",
         "rank-environ",
     ];
@@ -112,6 +113,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
         other => {
             let machine = state.machine(node);
             kept::run(machine, script)
+                .or_else(|| leftovers::run(machine, script))
                 .or_else(|| links::figures(machine, script))
                 .unwrap_or_else(|| bad(&format!("the fake machine knows no script `{other}`")))
         }
@@ -158,7 +160,11 @@ pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Runni
             pull_weights(&cluster, &node, &script, &lines).await
         })),
         "send-image" => tokio::spawn(ending(cluster.clone(), node.clone(), lines.clone(), async move {
-            send_image(&cluster, &node, &script).await
+            let left_out = script.input.split(|byte| *byte == b'\n').nth(1).unwrap_or_default();
+            let left_out = String::from_utf8_lossy(left_out).matches("blobs/sha256/").count();
+            let output = send_image(&cluster, &node, &script).await?;
+            let _ = lines.send(format!("left-out {left_out} 0")).await;
+            Ok(output)
         })),
         other => {
             let why = format!("the fake machine cannot start a script `{other}`");
@@ -393,16 +399,40 @@ fn take_files(
     Ok(came)
 }
 
-/// The stream is cut, or the image is there: `docker load` loads a whole archive only.
+/// The stream to a node is cut, or the image is there: `docker load` loads a whole archive only.
 async fn send_image(cluster: &FakeCluster, node: &NodeName, script: &Script) -> Result<Output, HostError> {
-    let [image, own, address, port] = &script.args[..] else { return Ok(bad("usage")) };
-    let key = (address.clone(), port.parse().unwrap_or_default());
-    let Some(taker) = cluster.state().takers.remove(&key).filter(|taker| alive(&taker.lines)) else {
-        return Ok(bad(&format!("cannot reach {address} from {own}: connection refused")));
-    };
-    if taker.secret != secret(script) || &taker.admitted != own {
-        return Ok(bad(&format!("{address} closed the connection")));
+    let [image, own, to @ ..] = &script.args[..] else { return Ok(bad("usage")) };
+    let input = String::from_utf8_lossy(&script.input).into_owned();
+    let names: Vec<&str> = input.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+    let (mut reached, mut why_not) = (false, String::new());
+    for taker in to {
+        let (address, port) = taker.split_once(':').unwrap_or_default();
+        let key = (address.to_owned(), port.parse().unwrap_or_default());
+        let Some(taker) = cluster.state().takers.remove(&key).filter(|taker| alive(&taker.lines)) else {
+            why_not = format!("cannot reach {address} from {own}: connection refused");
+            continue;
+        };
+        if taker.secret != secret(script) || &taker.admitted != own {
+            why_not = format!("{address} closed the connection");
+            continue;
+        }
+        match send_image_to(cluster, node, image, &names, taker).await? {
+            None => reached = true,
+            Some(why) if why.starts_with("docker save") => return Ok(bad(&why)),
+            Some(why) => why_not = format!("the other side closed the connection ({why})"),
+        }
     }
+    Ok(if reached { good("") } else { bad(&why_not) })
+}
+
+/// One of the streams; why it failed, if it did.
+async fn send_image_to(
+    cluster: &FakeCluster,
+    node: &NodeName,
+    image: &str,
+    names: &[&str],
+    taker: Taker,
+) -> Result<Option<String>, HostError> {
     let cut = |_: &str| HostError::Failed {
         node: node.clone(),
         what: "docker save".to_owned(),
@@ -412,9 +442,7 @@ async fn send_image(cluster: &FakeCluster, node: &NodeName, script: &Script) -> 
         let Some(there) = state.machine(node).image(image).cloned() else {
             return Ok(Err(format!("docker save: No such image: {image}")));
         };
-        let machine = state.machine(&taker.node);
-        machine.put_image(&there.content, image, &there.architecture, there.size);
-        Ok(Ok(there.size))
+        Ok(state.machine(&taker.node).load(&there, image, names))
     });
     match sent.await {
         Ok(Ok(bytes)) => {
@@ -422,11 +450,15 @@ async fn send_image(cluster: &FakeCluster, node: &NodeName, script: &Script) -> 
                 let _ = lines.send(format!("bytes {bytes}")).await;
             }
             let _ = taker.done.send(Ok(()));
-            Ok(good(""))
+            Ok(None)
+        }
+        Ok(Err(why)) if why.starts_with("docker load") => {
+            let _ = taker.done.send(Err(why));
+            Ok(Some("it was not done".to_owned()))
         }
         Ok(Err(why)) | Err(HostError::Failed { why, .. }) => {
             let _ = taker.done.send(Err("the stream was cut after 0 bytes".to_owned()));
-            Ok(bad(&why))
+            Ok(Some(why))
         }
         Err(error) => Err(error),
     }

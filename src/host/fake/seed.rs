@@ -1,6 +1,6 @@
 //! The cluster that the project began with: two Sparks, the weights and the image on the head only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use jiff::SignedDuration;
@@ -108,6 +108,7 @@ fn spark(number: u8) -> Machine {
         containers: BTreeMap::new(),
         releases: BTreeMap::new(),
         kept: BTreeMap::new(),
+        volumes: BTreeSet::new(),
     }
 }
 
