@@ -204,15 +204,16 @@ pub(super) async fn act(
             let said = hooks::run(hook, &told, token).await?;
             Ok(Done { detail: (!said.is_empty()).then_some(said), ..Done::default() })
         }
-        Action::KeepRunning { container } => {
-            node.set_restart(container, "unless-stopped").await?;
-            match node.container(container).await? {
-                Some(there) if there.state.running => Ok(changed(true)),
-                _ => {
-                    Err(StepError::Unexpected(format!("container `{container}` ended after it was verified")))
-                }
-            }
-        }
+        Action::KeepRunning { container } => keep_running(node, container).await,
+    }
+}
+
+/// From now on the container comes back when it ends, or the node boots; and it has to run just now.
+async fn keep_running(node: &dyn Host, container: &str) -> Result<Done, StepError> {
+    node.set_restart(container, "unless-stopped").await?;
+    match node.container(container).await? {
+        Some(there) if there.state.running => Ok(changed(true)),
+        _ => Err(StepError::Unexpected(format!("container `{container}` ended after it was verified"))),
     }
 }
 

@@ -217,7 +217,9 @@ pub fn push(profile: &Profile, facts: &[NodeFacts]) -> Result<(Plan, RecordedIma
     let mut findings = Vec::new();
     let Some(content) = image_content(profile, facts, &mut findings) else {
         // A deploy would build it; here nothing but the image is wanted.
-        findings.iter_mut().for_each(|finding| finding.severity = Severity::Error);
+        for finding in &mut findings {
+            finding.severity = Severity::Error;
+        }
         return Err(Refused(findings));
     };
     findings.extend(check::image_architecture(&content, facts));

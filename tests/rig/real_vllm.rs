@@ -26,7 +26,8 @@ fn real_vllm_is_deployed_changed_and_rolled_back() {
     operator
         .deploy()
         .ended(0)
-        .saying("--max-model-len 2048 → --max-model-len 1024")
+        .saying("arguments --max-model-len 2048")
+        .saying("→ --max-model-len 1024")
         .saying("ready: ranks joined: Ray 2 of 2 nodes, at 192.168.200.11, 192.168.200.12")
         .saying("release 2 serves");
     answers_rightly();
