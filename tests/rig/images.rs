@@ -41,7 +41,11 @@ fn kept(rig: &Rig, node: &str) -> Vec<String> {
 fn a_classic_store_takes_a_part_and_a_containerd_store_the_whole() {
     let rig = Rig::clean();
     for node in ["spark1", "spark2"] {
-        rig.on(node, "docker images -q sparkctl/kept | xargs -r docker rmi -f; true");
+        // By name: an image that others were built on cannot be removed by its ID.
+        rig.on(
+            node,
+            "docker images --format '{{.Repository}}:{{.Tag}}' sparkctl/kept | xargs -r docker rmi -f; true",
+        );
     }
     rig.run(&["load", "spark1", "stub"]);
     rig.run(&["load", "spark2", "stub"]);
