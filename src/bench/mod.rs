@@ -9,7 +9,17 @@ pub mod gate;
 pub mod load;
 pub mod metrics;
 pub mod noise;
+pub mod page;
+pub mod plot;
 pub mod prompts;
 pub mod result;
+pub mod sketch;
 pub mod summary;
+pub mod table;
+pub mod vllm_result;
 pub mod workload;
+
+#[cfg(test)]
+mod test_reports;
+#[cfg(test)]
+mod tests;
