@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::figure::Figure;
 use super::metrics::{Goodput, Metrics, Spread, metrics};
@@ -23,6 +23,12 @@ pub struct Limit {
     text: String,
 }
 
+impl Serialize for Limit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
 /// On which side of the limit a figure has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sense {
@@ -33,7 +39,7 @@ pub enum Sense {
 }
 
 /// Limits, all of which have to be kept.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Gate(pub Vec<Limit>);
 
 /// A limit that was not kept.

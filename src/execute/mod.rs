@@ -1,6 +1,7 @@
 //! Executing a plan: its stages in order, the steps of a stage at once, through [`Host`]s, told by
 //! events. Nothing is decided here; a step that fails ends the execution.
 
+mod bench;
 pub mod readiness;
 mod step;
 pub mod verify;
@@ -13,6 +14,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::bench::gate::Broken;
 use crate::event::{Event, Events};
 use crate::host::{Host, HostError};
 use crate::plan::{Plan, StageKind};
@@ -58,6 +60,9 @@ pub enum StepError {
     NotReady(#[from] readiness::NotReady),
     #[error(transparent)]
     Wrong(#[from] verify::WrongAnswer),
+    /// What was measured does not keep the profile's limits.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Slow(Vec<Broken>),
     /// What a node did is not what was asked of it.
     #[error("{0}")]
     Unexpected(String),
@@ -148,5 +153,13 @@ const GRACE: Duration = Duration::from_secs(40);
 
 /// Whether a stage mostly waits (for bytes, for the engine), and may be given up in the middle.
 fn is_waiting(stage: StageKind) -> bool {
-    matches!(stage, StageKind::Weights | StageKind::Image | StageKind::Ready | StageKind::Verify)
+    matches!(
+        stage,
+        StageKind::Weights
+            | StageKind::Image
+            | StageKind::Ready
+            | StageKind::Verify
+            | StageKind::Gate
+            | StageKind::Bench
+    )
 }

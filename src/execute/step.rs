@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Hosts, StepError, readiness, verify};
+use super::{Hosts, StepError, bench, readiness, verify};
+use crate::bench::summary::Summary;
 use crate::cluster::facts::Image;
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
@@ -29,6 +30,8 @@ pub(super) struct Done {
     pub detail: Option<String>,
     /// Seconds of the first completion, where the step waited for one.
     pub first_completion: Option<f64>,
+    /// What was measured, where the step measured.
+    pub bench: Option<Summary>,
 }
 
 fn changed(changed: bool) -> Done {
@@ -61,6 +64,9 @@ impl Clock {
                 first_completion_seconds: Some(first),
                 ..Figures::default()
             };
+        }
+        if let Some(bench) = done.iter().find_map(|done| done.bench.clone()) {
+            self.figures.bench = Some(bench);
         }
     }
 
@@ -143,6 +149,10 @@ pub(super) async fn act(
             let asked = verify::verify(node, endpoint, verify).await?;
             Ok(Done { detail: Some(asked.join(", ")), ..Done::default() })
         }
+        Action::Bench { bench: spec } => {
+            let (summary, detail) = bench::bench(node, hosts, spec, clock.figures(), events, stage).await?;
+            Ok(Done { detail: Some(detail), bench: summary, ..Done::default() })
+        }
         Action::KeepRunning { container } => {
             node.set_restart(container, "unless-stopped").await?;
             match node.container(container).await? {
@@ -167,7 +177,7 @@ fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
     Done {
         changed: true,
         detail: Some(format!("{} to {to} in {time} ({}/s)", size(bytes), size(rate))),
-        first_completion: None,
+        ..Done::default()
     }
 }
 

@@ -54,6 +54,16 @@ impl Client {
     }
 }
 
+/// Whether an endpoint answers from this machine and lists a model.
+pub async fn lists(url: &str, model: &str) -> bool {
+    let limit = Duration::from_secs(5);
+    let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let Ok(client) = builder.connect_timeout(limit).timeout(limit).build() else { return false };
+    let Ok(answer) = client.get(format!("{url}/models")).send().await else { return false };
+    let Ok(body) = answer.json::<Value>().await else { return false };
+    body["data"].as_array().is_some_and(|models| models.iter().any(|listed| listed["id"] == model))
+}
+
 /// The innermost reason: the outer ones only say that a request failed.
 fn reason(error: &reqwest::Error) -> String {
     let text = innermost(error).to_string();

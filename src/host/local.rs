@@ -80,6 +80,10 @@ impl Reach for Local {
         self.engine.get_or_try_init(|| connect).await
     }
 
+    async fn socket(&self, _port: u16) -> Result<Option<std::path::PathBuf>, HostError> {
+        Ok(None)
+    }
+
     async fn port(&self, port: u16) -> Result<Client, HostError> {
         Client::new(port, None).map_err(|why| HostError::Http { node: self.node.clone(), port, why })
     }

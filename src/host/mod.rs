@@ -22,6 +22,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::bench::load::Progress;
+use crate::bench::result::{Report, Subject};
+use crate::bench::workload::Order;
 use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::container::ContainerSpec;
 use crate::profile::NodeName;
@@ -156,6 +159,17 @@ pub trait Host: Send + Sync {
         tail: Option<u32>,
         follow: bool,
     ) -> Result<mpsc::Receiver<String>, HostError>;
+
+    /// Puts load on an endpoint at a port of the node, and measures from this machine: at `subject.url` where that leads
+    /// there, else through a socket that is forwarded to the node's own loopback, which the report then notes. Failed
+    /// requests are part of the report; an error is only that nothing could be measured.
+    async fn measure(
+        &self,
+        port: u16,
+        order: &Order,
+        subject: &Subject,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Report, HostError>;
 
     /// An HTTP request to a port of the node's own loopback: GET without a body, else POST of JSON.
     async fn http(

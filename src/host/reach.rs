@@ -2,6 +2,7 @@
 //! Engine's socket and a port are reached, and whether the way there still holds. All else is one
 //! implementation of [`Host`], here.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +12,11 @@ use tokio::sync::mpsc;
 use super::docker::{self, Engine, Trouble};
 use super::http::Client;
 use super::{Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
+use crate::bench::load::{Progress, Target};
+use crate::bench::result::{Note, Report, Subject};
+use crate::bench::workload::Order;
+use crate::bench;
+use crate::error::in_full;
 use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::profile::NodeName;
 
@@ -22,6 +28,8 @@ pub trait Reach: Send + Sync {
     async fn start_script(&self, script: Script) -> Result<Running, HostError>;
     /// The Docker Engine, connected at the first call.
     async fn engine(&self) -> Result<&Engine, HostError>;
+    /// A socket of this machine that leads to a port of the machine's loopback; none where that is this machine's.
+    async fn socket(&self, port: u16) -> Result<Option<PathBuf>, HostError>;
     /// A client for a port of the machine's loopback.
     async fn port(&self, port: u16) -> Result<Client, HostError>;
     /// Fails where the connection to the machine is gone.
@@ -131,6 +139,32 @@ impl<R: Reach> Host for Machine<R> {
     ) -> Result<mpsc::Receiver<String>, HostError> {
         let request = async { Ok(docker::log(self.0.engine().await?, name, tail, follow).await) };
         told(&self.0, &format!("give the log of container `{name}`"), request).await
+    }
+
+    async fn measure(
+        &self,
+        port: u16,
+        order: &Order,
+        subject: &Subject,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Report, HostError> {
+        // An address may lead to another machine from here than ssh does: only who lists the model is asked.
+        let socket = if super::http::lists(&subject.url, &subject.model).await { None } else { self.0.socket(port).await? };
+        let through = socket.is_some();
+        let target = Target { subject: subject.clone(), socket, key: None };
+        let report = bench::load::run(order, &target, |told| progress(told)).await;
+        let mut report = report.map_err(|error| HostError::Failed {
+            node: self.0.name().clone(),
+            what: "the benchmark".to_owned(),
+            why: in_full(&error),
+        })?;
+        if through {
+            report.notes.push(Note {
+                id: "through-ssh".to_owned(),
+                message: format!("{} does not answer from here: all went through ssh, which takes its time", subject.url),
+            });
+        }
+        Ok(report)
     }
 
     async fn http(

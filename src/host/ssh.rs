@@ -191,6 +191,12 @@ impl Reach for Ssh {
         self.engine.get_or_try_init(|| connect).await
     }
 
+    async fn socket(&self, port: u16) -> Result<Option<std::path::PathBuf>, HostError> {
+        // The client's way is forwarded once, and stays.
+        self.port(port).await?;
+        Ok(Some(self.folder.path().join(port.to_string())))
+    }
+
     async fn port(&self, port: u16) -> Result<Client, HostError> {
         let mut ports = self.ports.lock().await;
         if let Some(client) = ports.get(&port) {

@@ -22,7 +22,9 @@ use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
 use crate::delivery::kept::Kept;
-use crate::profile::{DeploymentName, EngineKind, Launch, NodeName, Profile, Verify};
+use crate::bench::gate::Gate;
+use crate::bench::summary::Summary;
+use crate::profile::{Bench, DeploymentName, EngineKind, Launch, NodeName, Profile, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -84,8 +86,12 @@ pub enum StageKind {
     Ready,
     /// The answers are right.
     Verify,
+    /// A benchmark whose figures have to keep limits: before anything counts as deployed.
+    Gate,
     /// Containers come back after a reboot from now on; the record says `deployed`.
     Record,
+    /// A benchmark that is only told: of a release that is deployed already, whatever becomes of it.
+    Bench,
 }
 
 impl fmt::Display for StageKind {
@@ -100,6 +106,7 @@ impl fmt::Display for StageKind {
             Self::Ready => "ready",
             Self::Verify => "verify",
             Self::Record => "record",
+            Self::Gate | Self::Bench => "bench",
         })
     }
 }
@@ -168,8 +175,25 @@ pub enum Action {
     AwaitReady { ready: ReadySpec },
     /// The endpoint is asked questions with known answers.
     Verify { endpoint: Endpoint, verify: Verify },
+    /// The endpoint is put under load, and what it bears is kept with the release.
+    Bench { bench: Box<BenchSpec> },
     /// The container comes back when it ends, or the node boots.
     KeepRunning { container: String },
+}
+
+/// How a release is measured, and against what.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BenchSpec {
+    pub endpoint: Endpoint,
+    /// Where the operator's machine may reach the endpoint, up to and with `/v1`.
+    pub url: String,
+    pub how: Bench,
+    /// Limits that have to be kept; none: it is only told.
+    pub gate: Gate,
+    /// The release before that was measured, and how it did.
+    pub before: Option<(ReleaseNumber, Summary)>,
+    /// What is measured; its record has the outcome `deployed`.
+    pub release: Release,
 }
 
 /// What has to become ready, and how long it may take.

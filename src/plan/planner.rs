@@ -223,7 +223,7 @@ fn bring_up(
         let record = group::record(&release, facts, false);
         if !record.1.is_empty() {
             all.extend(group::prove(&release));
-            all.push(record);
+            all.extend(group::recorded(&release, facts, delivery.is_some(), record));
         }
     } else {
         if delivery.is_some() {
@@ -232,7 +232,8 @@ fn bring_up(
         all.push(group::retire(&profile.name, facts));
         all.push(group::start(&release));
         all.extend(group::prove(&release));
-        all.push(group::record(&release, facts, true));
+        let record = group::record(&release, facts, true);
+        all.extend(group::recorded(&release, facts, delivery.is_some(), record));
     }
     let plan = Plan {
         deployment: profile.name.clone(),

@@ -195,7 +195,10 @@ impl Sink for Terminal {
             }
             Event::StepDone { stage, what, changed, .. } => {
                 if self.verbose {
-                    let proof = matches!(stage, StageKind::Ready | StageKind::Verify);
+                    let proof = matches!(
+                        stage,
+                        StageKind::Ready | StageKind::Verify | StageKind::Gate | StageKind::Bench
+                    );
                     let changed = if *changed || proof { "" } else { " (was so already)" };
                     self.state("·", &format!("{stage}: {what}{changed}"));
                 }

@@ -57,6 +57,10 @@ pub enum Behaviour {
     WrongModel,
     /// The endpoint answers, and wrongly.
     WrongAnswers,
+    /// The endpoint answers rightly, at half the speed.
+    Slow,
+    /// The endpoint answers rightly, and nothing at all under load.
+    NotUnderLoad,
 }
 
 /// Machines in memory that reach one another. Clones are the same cluster.
