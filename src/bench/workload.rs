@@ -141,6 +141,37 @@ pub struct Order {
     pub limits: Limits,
 }
 
+impl Order {
+    /// Requests of a run at a load; `None`: until the time for it is over.
+    pub fn requests_of(&self, load: &Load) -> Option<u32> {
+        if self.requests.is_some() || self.duration.is_some() {
+            return self.requests;
+        }
+        Some(match load {
+            Load::Concurrency(at_once) => at_once.saturating_mul(4).max(8),
+            Load::Rate { per_second, .. } => whole_number(per_second * 30.0).clamp(20, 2000),
+        })
+    }
+
+    /// Requests ahead of a load's first run.
+    pub fn warmup_of(&self, load: &Load) -> u32 {
+        self.warmup.unwrap_or(match load {
+            Load::Concurrency(requests) => *requests,
+            Load::Rate { max_concurrency, .. } => max_concurrency.unwrap_or(4).min(4),
+        })
+    }
+}
+
+/// The nearest count that is not below.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "what is out of range becomes the nearest"
+)]
+pub(super) fn whole_number(value: f64) -> u32 {
+    value.ceil() as u32
+}
+
 /// What is waited for, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {

@@ -2,6 +2,7 @@
 //! the operator's machine. During a run nothing else writes to the terminal.
 
 pub mod audit;
+pub mod bench;
 pub mod check;
 pub mod json;
 pub mod status;

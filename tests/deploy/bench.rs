@@ -45,12 +45,12 @@ async fn a_release_is_measured_and_its_figures_are_kept() {
         desk.hold_to_account(&run);
         assert!(matches!(run.outcome, Some(RunOutcome::Deployed { release: SECOND, .. })), "{:?}", run.outcome);
         // 256 tokens in 0.31 s and 255 times 36 ms; four at once, each 1.32 times slower.
-        assert_eq!(told(&run), "c1 27.0 tok/s TTFT 310 ms · c4 82.3 tok/s (release 1: 27.0, 82.3; no difference)");
+        assert_eq!(told(&run), "c1 27.0 tok/s TTFT 310 ms · c4 82.6 tok/s (release 1: 27.0, 82.6; no difference)");
         let records = records(&desk).await;
         assert_eq!(records.len(), 4, "two releases on two nodes");
         for record in records {
             let bench = record.figures.bench.unwrap();
-            assert_eq!(bench.rates(), "27.0 · 82.3", "release {} has no figures", record.number);
+            assert_eq!(bench.rates(), "27.0 · 82.6", "release {} has no figures", record.number);
             assert!(record.figures.start_seconds.is_some(), "the other figures are lost");
         }
         let folder = ("qwen35-122b".to_owned(), "0002".to_owned());
@@ -73,7 +73,7 @@ async fn a_slower_release_is_told_and_serves_where_no_limit_is_set() {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_does_not_keep_a_limit_gives_way_to_the_one_before() {
     for (behaviour, words) in [
-        (Behaviour::Slow, "at c1 the limit `throughput@c1>20` is not kept: it is 13.8 tok/s"),
+        (Behaviour::Slow, "at c1 the limit `throughput@c1>20` is not kept: it is 13.7 tok/s"),
         (Behaviour::NotUnderLoad, "at c1 the limit `throughput@c1>20` is not kept: it is 0 tok/s"),
     ] {
         let desk = change(behaviour, &["throughput@c1>20"]).await;
