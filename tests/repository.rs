@@ -81,6 +81,7 @@ fn what_is_pure_touches_nothing() {
         "memory",
         "engine",
         "plan",
+        "pulse",
         "check",
         "diagnose",
         "delivery/mod.rs",

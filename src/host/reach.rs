@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::docker::{self, Engine, Trouble};
-use super::http::Client;
+use super::http::{Client, NoAnswer};
 use super::{Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
 use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::profile::NodeName;
@@ -29,7 +29,7 @@ pub trait Reach: Send + Sync {
     /// A mark in what is known of ways to sockets, for [`Reach::way_blocked`].
     fn mark(&self) -> u64;
     /// Why a way to a socket of the machine failed since `mark`, where that is known.
-    fn way_blocked(&self, mark: u64) -> Option<String>;
+    fn way_blocked(&self, mark: u64) -> Option<NoAnswer>;
 }
 
 /// A machine that can be reached: a [`Host`].
@@ -55,7 +55,7 @@ async fn told<R: Reach, T>(
             host.alive(what).await?;
             // Stopped in between, most likely: the probe says so with a hint.
             docker::probe(host).await?;
-            let why = host.way_blocked(mark).unwrap_or(why);
+            let why = host.way_blocked(mark).map_or(why, |blocked| blocked.to_string());
             Err(HostError::DockerAbsent { node, why: NoDocker::Failing { why } })
         }
     }
@@ -146,8 +146,11 @@ impl<R: Reach> Host for Machine<R> {
             Ok(answer) => Ok(answer),
             Err(why) => {
                 self.0.alive(&format!("ask port {port}")).await?;
-                let why = self.0.way_blocked(mark).unwrap_or(why);
-                Err(HostError::Http { node: self.0.name().clone(), port, why })
+                let node = self.0.name().clone();
+                Err(match self.0.way_blocked(mark).unwrap_or(why) {
+                    NoAnswer::Refused => HostError::NotListening { node, port },
+                    NoAnswer::Other(why) => HostError::Http { node, port, why },
+                })
             }
         }
     }

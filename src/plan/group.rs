@@ -3,7 +3,8 @@
 use super::{Action, Endpoint, ReadySpec, Stage, StageKind, Step};
 use crate::cluster::facts::NodeFacts;
 use crate::container::{Rank, container_name};
-use crate::profile::{DeploymentName, Profile, Verify};
+use crate::memory::seen::memory;
+use crate::profile::{DeploymentName, Hook, Moment, Profile, Verify};
 use crate::release::{Outcome, Release};
 
 /// Steps of a stage, before it is known whether there are any.
@@ -38,6 +39,21 @@ pub(super) fn retire(deployment: &DeploymentName, facts: &[NodeFacts]) -> Steps 
     (StageKind::Stop, steps.collect())
 }
 
+/// The page cache is dropped on nodes whose GPU shares the system's memory.
+pub(super) fn free(release: &Release, facts: &[NodeFacts]) -> Steps {
+    let of = |rank: &Rank| facts.iter().find(|facts| facts.node == rank.node);
+    let unified =
+        release.ranks.iter().filter_map(of).filter(|facts| memory(facts).is_some_and(|it| it.unified));
+    let steps = unified.map(|facts| Step {
+        node: facts.node.clone(),
+        action: Action::DropCache {
+            path: release.profile.model.path.clone(),
+            whole: facts.user.sudo == Some(true),
+        },
+    });
+    (StageKind::Memory, steps.collect())
+}
+
 /// Every rank's container is made and started.
 pub(super) fn start(release: &Release) -> Steps {
     let start = |rank: &Rank| Action::Start {
@@ -56,6 +72,8 @@ pub(super) fn prove(release: &Release) -> [Steps; 2] {
         engine: profile.engine.kind,
         launch: profile.engine.launch(),
         endpoint: endpoint.clone(),
+        deployment: release.deployment.clone(),
+        fabric: profile.cluster.nodes.iter().map(|node| node.fabric).collect(),
         containers: release.ranks.iter().map(|rank| (rank.node.clone(), name(release, rank))).collect(),
         timeout: profile.ready.timeout,
         stall: profile.ready.stall,
@@ -65,6 +83,22 @@ pub(super) fn prove(release: &Release) -> [Steps; 2] {
         (StageKind::Ready, on_head(Action::AwaitReady { ready })),
         (StageKind::Verify, on_head(Action::Verify { endpoint, verify: questions(profile) })),
     ]
+}
+
+/// The operator's own word that all is well, where the profile has a hook for it.
+pub(super) fn hook(release: &Release, token: &str) -> Steps {
+    let profile = &release.profile;
+    let action = |hook: &Hook| Action::RunHook {
+        hook: hook.clone(),
+        deployment: release.deployment.clone(),
+        release: release.number,
+        endpoint: profile.endpoint(),
+        token: token.to_owned(),
+    };
+    let node = &profile.head().name;
+    let steps =
+        profile.hooks.at(Moment::PostReady).map(|hook| Step { node: node.clone(), action: action(hook) });
+    (StageKind::Hook, steps.into_iter().collect())
 }
 
 /// The containers come back with the node from now on, and the record says `deployed`; what is so
@@ -100,6 +134,7 @@ fn questions(profile: &Profile) -> Verify {
         chat: profile.verify.chat,
         reasoning: profile.verify.reasoning && profile.engine.reasoning_parser.is_some(),
         tools: profile.verify.tools && profile.engine.tool_parser.is_some(),
+        stream: profile.verify.stream,
     }
 }
 
