@@ -10,7 +10,7 @@ SPARKCTL := XDG_STATE_HOME=$(CURDIR)/$(DEMO) SPARKCTL_SSH_CONFIG=$(STATE)/ssh_co
 PROFILE := profiles/rig-vllm.yaml
 QUESTION := What is the capital of France? Answer with one word.
 
-.PHONY: help demo demo-down test test-fast lint rig rig-images
+.PHONY: bench help demo demo-down test test-fast lint rig rig-images
 
 help:
 	@echo "make demo       bring the rig up, deploy real vLLM on two nodes, ask it something"
@@ -42,6 +42,12 @@ rig-images:
 rig: rig-images
 	$(RIG) up
 
+# Figures, and docs/benchmarks.md: the speed is measured here and never in a test.
+bench: rig
+	cargo build --release
+	benches/run
+	$(RIG) reset
+
 lint:
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
@@ -49,8 +55,9 @@ lint:
 # Needs Python 3 and rsync on this machine, but no rig.
 test-fast:
 	python3 docker/stub-engine/test_stub.py
+	python3 tests/hub/test_fetch.py
 	cargo test --lib --bins --examples
-	cargo test --test check --test cli --test deploy --test facts --test fit --test gather --test import --test init \
+	cargo test --test check --test cli --test deploy --test facts --test fetch --test fit --test gather --test import --test init \
 	  --test native --test plan --test profiles --test repository
 
 # The rig's tests take turns on one rig, so they run one after the other.

@@ -18,6 +18,7 @@ use sparkctl::operation::{self, Operation};
 use sparkctl::plan::planner::{self, Operator};
 use sparkctl::plan::render;
 use sparkctl::profile::Profile;
+use sparkctl::release::lock::Claim;
 use sparkctl::report::{report, terminal::Terminal};
 
 #[tokio::main]
@@ -39,8 +40,12 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
     let host = |node| Arc::new(cluster.host(node)) as Arc<dyn Host>;
     let nodes = profile.cluster.nodes.iter();
     let hosts: Hosts = nodes.map(|node| (node.name.clone(), host(&node.name))).collect();
-    let operator =
-        Operator { who: "example".to_owned(), now: "2026-03-01T09:00:00Z".parse()?, skip: Vec::new() };
+    let operator = Operator {
+        who: "example".to_owned(),
+        now: "2026-03-01T09:00:00Z".parse()?,
+        skip: Vec::new(),
+        token: String::new(),
+    };
     show_plan(profile, &hosts, &operator).await?;
 
     let (events, receiver) = Events::channel();
@@ -54,6 +59,7 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
         events: &events,
         cancel: &cancel,
         reconnect: &hosts,
+        claim: &Claim::new(),
     };
     let outcome = operation.deploy(&Delivery::default()).await;
     drop(events);

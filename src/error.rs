@@ -44,12 +44,19 @@ impl RunOutcome {
     /// The exit status that tells this outcome. An interrupt is told as SIGINT's; who got SIGTERM knows better.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::NothingToDo { .. } | Self::Deployed { .. } | Self::Stopped { .. } => Exit::Done,
-            Self::Refused { .. } => Exit::Refused,
+            Self::NothingToDo { .. }
+            | Self::Deployed { .. }
+            | Self::Stopped { .. }
+            | Self::Fetched { .. }
+            | Self::Synced { .. } => Exit::Done,
+            Self::Refused { .. } | Self::NotFetched { begun: false } => Exit::Refused,
             Self::Locked { .. } => Exit::Locked,
             Self::Unreachable { .. } => Exit::Unreachable,
             Self::Unchanged { serving: Some(_) } | Self::Restored { .. } => Exit::Restored,
-            Self::Unchanged { serving: None } | Self::Down { .. } => Exit::Down,
+            Self::Unchanged { serving: None }
+            | Self::Down { .. }
+            | Self::NotSynced
+            | Self::NotFetched { begun: true } => Exit::Down,
             Self::NotServing { .. } => Exit::Unhealthy,
             Self::Interrupted { .. } => Exit::Interrupted,
         }

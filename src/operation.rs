@@ -6,11 +6,15 @@
 
 mod back;
 mod check;
+mod fetch;
+mod hooks;
+mod sync;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use crate::check::Finding;
 use crate::cluster::facts::{Depth, DockerFacts, NodeFacts};
@@ -19,17 +23,20 @@ use crate::delivery::{Delivery, store as kept};
 use crate::diagnose::Diagnosis;
 use crate::error::{chain, in_full};
 use crate::event::{Event, Events, Failure, RunOutcome};
-use crate::execute::{Cancel, ExecuteError, Hosts, StepError, execute, readiness};
+use crate::execute::{Cancel, ExecuteError, Executed, Hosts, StepError, execute, readiness};
 use crate::fabric::{self, Links};
 use crate::host::HostError;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan};
 use crate::profile::{Node, Profile};
-use crate::release::lock::{self, Lock, LockError};
-use crate::release::{Figures, Outcome, Release, ReleaseNumber};
+use crate::release::lock::{self, Claim, Lock, LockError};
+use crate::release::{Outcome, Release, ReleaseNumber};
 
 pub use check::{Examined, check};
+pub use fetch::fetch;
 
+/// Between two tries to get the lock.
+const PAUSE: Duration = Duration::from_secs(2);
 /// How long one token may take where it is asked whether a release serves.
 const PROBE: Duration = Duration::from_secs(20);
 
@@ -43,6 +50,8 @@ pub struct Operation<'a> {
     pub cancel: &'a Cancel,
     /// The way to the nodes, should the connections be lost.
     pub reconnect: &'a dyn Reconnect,
+    /// How the lock is asked for.
+    pub claim: &'a Claim,
 }
 
 /// Connects to the nodes anew.
@@ -98,8 +107,13 @@ pub async fn examine(profile: &Profile, hosts: &Hosts) -> (Vec<NodeFacts>, Vec<H
     (facts, errors)
 }
 
-/// Probes the fabric between the nodes of which there are facts; with `measure` also its speed.
-pub async fn probe(profile: &Profile, hosts: &Hosts, facts: &[NodeFacts], measure: bool) -> Links {
+/// Probes the fabric between the nodes of which there are facts; with `measure`, who is told of each link, also its speed.
+pub async fn probe(
+    profile: &Profile,
+    hosts: &Hosts,
+    facts: &[NodeFacts],
+    measure: Option<fabric::Tell<'_>>,
+) -> Links {
     let there = |node: &&Node| facts.iter().any(|facts| facts.node == node.name);
     let nodes: Vec<_> = profile.cluster.nodes.iter().filter(there).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.fabric).collect();
@@ -175,11 +189,13 @@ impl Operation<'_> {
     pub async fn deploy(&self, delivery: &Delivery) -> RunOutcome {
         let outcome = match self.begin("deploy", delivery).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match self.probe(&facts).await {
+            Ok((lock, facts)) => match self.probe(&facts).await {
                 Err(outcome) => outcome,
                 Ok(links) => match planner::deploy(self.profile, delivery, &facts, &links, self.operator) {
                     Err(Refused(findings)) => RunOutcome::Refused { findings },
-                    Ok(planned) => self.carry_out(planned, &facts).await,
+                    Ok(planned) => {
+                        self.tell_end("deploy", self.carry_out("deploy", planned, &facts, &lock).await).await
+                    }
                 },
             },
         };
@@ -190,11 +206,14 @@ impl Operation<'_> {
     pub async fn rollback(&self, target: Target) -> RunOutcome {
         let outcome = match self.begin("rollback", &Delivery::default()).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => match self.find(target, &facts) {
+            Ok((lock, facts)) => match self.find(target, &facts) {
                 Err(finding) => RunOutcome::Refused { findings: vec![finding] },
                 Ok(release) => match planner::restore(&release, &facts, OtherWeights::Refuse) {
                     Err(Refused(findings)) => RunOutcome::Refused { findings },
-                    Ok(planned) => self.carry_out(planned, &facts).await,
+                    Ok(planned) => {
+                        self.tell_end("rollback", self.carry_out("rollback", planned, &facts, &lock).await)
+                            .await
+                    }
                 },
             },
         };
@@ -205,13 +224,13 @@ impl Operation<'_> {
     pub async fn stop(&self) -> RunOutcome {
         let outcome = match self.begin("stop", &Delivery::default()).await {
             Err(outcome) => outcome,
-            Ok((_lock, facts)) => {
+            Ok((lock, facts)) => {
                 let plan = planner::stop(&self.profile.name, &facts);
                 let release = plan.running;
                 if plan.is_empty() {
                     RunOutcome::NothingToDo { release: None, endpoint: None }
                 } else {
-                    match self.run(&plan, self.cancel).await {
+                    match self.run(&plan, &self.cancel.or_lost(&lock)).await {
                         Ok(_) => RunOutcome::Stopped { release },
                         Err(error) => self.stop_failed(&error).await,
                     }
@@ -235,7 +254,7 @@ impl Operation<'_> {
         tokio::select! {
             biased;
             () = self.cancel.wish() => Err(RunOutcome::Interrupted { state: "nothing was changed".to_owned() }),
-            links = probe(self.profile, self.hosts, facts, false) => Ok(links),
+            links = probe(self.profile, self.hosts, facts, None) => Ok(links),
         }
     }
 
@@ -256,10 +275,27 @@ impl Operation<'_> {
         Ok((lock, facts))
     }
 
+    /// Takes the nodes' lock, and waits for it as long as is wished.
     async fn lock(&self, command: &str) -> Result<Lock, LockError> {
-        let head = &self.hosts[&self.profile.head().name];
-        let holder = format!("{}, `{command}`, since {:.0}", self.operator.who, self.operator.now);
-        lock::acquire(head, &self.profile.name, &holder).await
+        let (head, name) = (&self.profile.head().name, &self.profile.name);
+        let holder =
+            format!("{}, `{command}` of `{name}`, since {:.0}", self.operator.who, self.operator.now);
+        let began = Instant::now();
+        let mut told = None;
+        loop {
+            let locked = lock::acquire(self.hosts, head, name, &holder, self.claim, self.events).await;
+            let Err(LockError::Held { holder, .. }) = &locked else { return locked };
+            if began.elapsed() >= self.claim.wait {
+                return locked;
+            }
+            // Its step changes as it goes on.
+            let who = holder.split(", at ").next().unwrap_or_default().to_owned();
+            if told.as_ref() != Some(&who) {
+                self.events.tell(Event::Waiting { holder: holder.clone() }).await;
+                told = Some(who);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     async fn finish(&self, outcome: RunOutcome) -> RunOutcome {
@@ -294,12 +330,18 @@ impl Operation<'_> {
         }
     }
 
-    async fn run(&self, plan: &Plan, cancel: &Cancel) -> Result<Figures, ExecuteError> {
+    async fn run(&self, plan: &Plan, cancel: &Cancel) -> Result<Executed, ExecuteError> {
         self.events.tell(Event::Planned { plan: Box::new(plan.clone()) }).await;
         execute(plan, self.hosts, self.events, cancel).await
     }
 
-    async fn carry_out(&self, planned: Planned, facts: &[NodeFacts]) -> RunOutcome {
+    async fn carry_out(
+        &self,
+        command: &str,
+        planned: Planned,
+        facts: &[NodeFacts],
+        lock: &Lock,
+    ) -> RunOutcome {
         let Planned { plan, warnings } = planned;
         for finding in warnings {
             self.events.tell(Event::Warning { finding }).await;
@@ -312,14 +354,17 @@ impl Operation<'_> {
                 Err(why) => RunOutcome::NotServing { release: plan.running, why },
             };
         }
+        if let Err(refused) = self.ask_first(command, &plan).await {
+            return refused;
+        }
         let release = plan.release.expect("a plan that is not a stop has a release");
-        match self.run(&plan, self.cancel).await {
-            Ok(figures) => RunOutcome::Deployed {
+        match self.run(&plan, &self.cancel.or_lost(lock)).await {
+            Ok(Executed { figures, .. }) => RunOutcome::Deployed {
                 release,
                 endpoint: plan.endpoint.clone().unwrap_or_default(),
                 outage_seconds: figures.outage_seconds,
             },
-            Err(error) => self.failed(&plan, release, &error, facts).await,
+            Err(error) => self.failed(&plan, release, &error, facts, lock).await,
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! What could not be asked is `unknown`, never `down`.
 
+mod load;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -11,17 +13,22 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cluster::facts::{Container, ContainerState, Depth, Gpu, NodeFacts};
+use crate::cluster::facts::{Container, ContainerState, Depth, Gpu, NodeFacts, Smi};
 use crate::cluster::gather;
 use crate::container::container_name;
+use crate::engine::figures::EngineFigures;
 use crate::engine::{RANKS_FILE, RAY_PORT};
 use crate::error::Exit;
-use crate::execute::{Hosts, readiness};
+use crate::event::Rung;
+use crate::execute::Hosts;
+use crate::execute::readiness::{self, Models};
 use crate::host::{Host, HostError, Script};
 use crate::operation;
 use crate::plan::{Endpoint, planner};
 use crate::profile::{Launch, Node, NodeName, Profile};
 use crate::release::{Outcome, ReleaseNumber};
+
+pub use load::Load;
 
 /// How long the endpoint may take for one token before it counts as not answering.
 const PROBE_LIMIT: Duration = Duration::from_secs(20);
@@ -53,6 +60,10 @@ pub struct Status {
     /// Which ranks the head has; `None` for a single node, or where that could not be asked.
     pub group: Option<GroupStatus>,
     pub load: Option<Load>,
+    /// How far it is on the way to an answer; `None` where not every rank runs, or its nodes could not be asked.
+    pub rung: Option<Rung>,
+    /// What the engine said of its start.
+    pub engine: EngineFigures,
     /// The last probe: seconds of a one-token completion, or why there was none.
     pub probe: Option<Result<f64, String>>,
     /// What is wrong, and what to do, in words.
@@ -89,15 +100,6 @@ pub struct GroupStatus {
     pub launch: Launch,
     pub alive: BTreeSet<Ipv4Addr>,
     pub wanted: BTreeSet<Ipv4Addr>,
-}
-
-/// What the engine says of its load.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Load {
-    pub running: Option<f64>,
-    pub waiting: Option<f64>,
-    /// Part of the KV cache in use, 0 to 1.
-    pub kv_cache: Option<f64>,
 }
 
 impl Status {
@@ -145,7 +147,7 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
         Some(head) if running.is_some() => {
             let head = head.as_ref();
             // The load is asked first: the probe is a request, too.
-            let load = load(head, &endpoint).await;
+            let load = load::ask(head, &endpoint).await;
             let (probe, group) = tokio::join!(probe(head, &endpoint), group(head, served));
             (Some(probe), load, group)
         }
@@ -158,37 +160,34 @@ fn reason(error: &HostError) -> String {
     crate::error::in_full(error)
 }
 
-async fn probe(head: &dyn Host, endpoint: &Endpoint) -> Result<f64, String> {
+/// Why the endpoint completes no request.
+struct Mute {
+    /// Whether anything listens at its port.
+    listens: bool,
+    /// How far it is, if it answers at all.
+    reached: Option<Rung>,
+    why: String,
+}
+
+async fn probe(head: &dyn Host, endpoint: &Endpoint) -> Result<f64, Mute> {
     let began = Instant::now();
-    match readiness::complete(head, endpoint, PROBE_LIMIT).await {
-        Ok(answer) if answer.status == 200 => Ok(began.elapsed().as_secs_f64()),
+    let why = match readiness::complete(head, endpoint, PROBE_LIMIT).await {
+        Ok(answer) if answer.status == 200 => return Ok(began.elapsed().as_secs_f64()),
         Ok(answer) => {
             let body: String = String::from_utf8_lossy(&answer.body).chars().take(200).collect();
-            Err(format!("HTTP {}: {body}", answer.status))
+            format!("HTTP {}: {body}", answer.status)
         }
-        Err(error) => Err(reason(&error)),
-    }
-}
-
-async fn load(head: &dyn Host, endpoint: &Endpoint) -> Option<Load> {
-    let answer = head.http(endpoint.port, "/metrics", None, Duration::from_secs(5)).await.ok()?;
-    (answer.status == 200).then(|| parse_load(&String::from_utf8_lossy(&answer.body)))
-}
-
-/// The gauges of a Prometheus text that say how loaded the engine is.
-fn parse_load(metrics: &str) -> Load {
-    let gauge = |names: [&str; 2]| {
-        let is_one = |line: &str| {
-            let rest = names.iter().find_map(|name| line.strip_prefix(name));
-            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-        };
-        metrics.lines().find(|line| is_one(line))?.rsplit(' ').next()?.parse().ok()
+        Err(error @ HostError::NotListening { .. }) => {
+            return Err(Mute { listens: false, reached: None, why: reason(&error) });
+        }
+        Err(error) => reason(&error),
     };
-    Load {
-        running: gauge(["vllm:num_requests_running", "sglang:num_running_reqs"]),
-        waiting: gauge(["vllm:num_requests_waiting", "sglang:num_queue_reqs"]),
-        kv_cache: gauge(["vllm:kv_cache_usage_perc", "sglang:token_usage"]),
-    }
+    let reached = match readiness::models(head, endpoint).await {
+        Models::Listed(names) if names.contains(&endpoint.model) => Some(Rung::Listed),
+        Models::Listed(_) | Models::Untold => Some(Rung::Http),
+        Models::Silent => None,
+    };
+    Err(Mute { listens: true, reached, why })
 }
 
 /// The ranks that the head has, asked in its container.
@@ -228,7 +227,7 @@ fn judge(
     profile: &Profile,
     seen: &Seen,
     release: Option<ReleaseNumber>,
-    probe: Option<Result<f64, String>>,
+    probe: Option<Result<f64, Mute>>,
     load: Option<Load>,
     group: Option<GroupStatus>,
 ) -> Status {
@@ -249,7 +248,10 @@ fn judge(
         });
         let place = format!("rank {rank} ({})", node.name);
         match seen {
-            Ok(facts) => problems.extend(fabric_problems(node, facts)),
+            Ok(facts) => {
+                problems.extend(fabric_problems(node, facts));
+                problems.extend(lost_gpu(&place, &name, facts));
+            }
             Err(why) => problems.push(Problem {
                 message: format!("{place} cannot be asked: {why}"),
                 hint: Some(format!("switch {} on, or mend the way to it", node.name)),
@@ -278,21 +280,13 @@ fn judge(
         });
     }
     let records = seen.values().flatten().flat_map(|facts| &facts.releases);
-    let outcome =
-        records.into_iter().find(|record| Some(record.number) == release).map(|record| &record.outcome);
+    let record = records.into_iter().find(|record| Some(record.number) == release);
+    let outcome = record.map(|record| &record.outcome);
     let never_ready = outcome == Some(&Outcome::Begun);
-    match outcome {
-        Some(Outcome::Begun) => problems.push(Problem {
-            message: "its deploy has not ended: it is under way, or was cut short".to_owned(),
-            hint: Some("sparkctl deploy PROFILE continues one that was cut short".to_owned()),
-        }),
-        Some(Outcome::Failed(why)) => problems
-            .push(Problem { message: format!("it was never proven: {why}"), hint: Some(restart.clone()) }),
-        Some(Outcome::Deployed) | None => {}
-    }
-    if let Some(Err(why)) = &probe {
+    problems.extend(record_problem(outcome, &restart));
+    if let Some(Err(mute)) = &probe {
         problems.push(Problem {
-            message: format!("the endpoint does not complete a request: {why}"),
+            message: format!("the endpoint does not complete a request: {}", mute.why),
             hint: None,
         });
     }
@@ -313,12 +307,15 @@ fn judge(
         (Some(_), Some(Ok(_))) if all_run && problems.is_empty() => Health::Serving,
         (Some(_), _) if all_run && never_ready => Health::Starting,
         // An engine that ended ends its container: one that runs and does not listen is on its way.
-        (Some(_), Some(Err(why))) if all_run && why.contains("refused") => Health::Starting,
+        (Some(_), Some(Err(mute))) if all_run && !mute.listens => Health::Starting,
         (Some(_), _) if unknown && !lost => Health::Unknown,
         (Some(_), _) => Health::Degraded,
         (None, _) if unknown => Health::Unknown,
         (None, _) => Health::Stopped,
     };
+    let rung = furthest(probe.as_ref(), group.as_ref(), all_run);
+    let engine = record.map(|record| record.figures.engine.clone()).unwrap_or_default();
+    let probe = probe.map(|probe| probe.map_err(|mute| mute.why));
     Status {
         deployment: profile.name.to_string(),
         health,
@@ -327,8 +324,34 @@ fn judge(
         ranks,
         group,
         load,
+        rung: rung.filter(|_| release.is_some()),
+        engine,
         probe,
         problems,
+    }
+}
+
+/// How far a group is on the way to an answer.
+fn furthest(probe: Option<&Result<f64, Mute>>, group: Option<&GroupStatus>, all_run: bool) -> Option<Rung> {
+    match probe {
+        Some(Ok(_)) => Some(Rung::Token),
+        Some(Err(Mute { reached: Some(reached), .. })) => Some(*reached),
+        _ if group.is_some_and(|group| group.wanted.is_subset(&group.alive)) => Some(Rung::Joined),
+        _ => all_run.then_some(Rung::Up),
+    }
+}
+
+/// What is wrong with the record of the release that runs.
+fn record_problem(outcome: Option<&Outcome>, restart: &str) -> Option<Problem> {
+    match outcome {
+        Some(Outcome::Begun) => Some(Problem {
+            message: "its deploy has not ended: it is under way, or was cut short".to_owned(),
+            hint: Some("sparkctl deploy PROFILE continues one that was cut short".to_owned()),
+        }),
+        Some(Outcome::Failed(why)) => {
+            Some(Problem { message: format!("it was never proven: {why}"), hint: Some(restart.to_owned()) })
+        }
+        Some(Outcome::Deployed) | None => None,
     }
 }
 
@@ -339,6 +362,16 @@ fn fabric_problems(node: &Node, facts: &NodeFacts) -> Vec<Problem> {
         hint: Some("check the cable and `ip link` at both ends of the fabric".to_owned()),
     };
     facts.lost_peers().map(problem).collect()
+}
+
+/// A running container that cannot open the GPU any more, which a `systemctl daemon-reload` does to it: it serves until
+/// it next opens a device.
+fn lost_gpu(place: &str, container: &str, facts: &NodeFacts) -> Option<Problem> {
+    let said = facts.nvidia.lost.get(container).filter(|_| facts.nvidia.smi == Smi::Working)?;
+    Some(Problem {
+        message: format!("{place} lost the GPU: `nvidia-smi` in its container says \"{said}\""),
+        hint: Some("sparkctl stop, then deploy: the container gets the GPU when it starts".to_owned()),
+    })
 }
 
 /// What is wrong with the container of a rank whose node was asked.
@@ -352,11 +385,7 @@ fn container_problem(container: Option<&Container>) -> Option<String> {
 
 /// How a container ended, for people.
 pub fn ended(state: &ContainerState) -> String {
-    let how = match (state.oom_killed, state.exit_code) {
-        (true, _) => "out of memory".to_owned(),
-        (false, 137) => "exit status 137: killed".to_owned(),
-        (false, code) => format!("exit status {code}"),
-    };
+    let how = state.ending();
     match state.finished {
         Some(at) => format!("{how}, at {}", at.strftime("%Y-%m-%d %H:%M:%S UTC")),
         None => how,

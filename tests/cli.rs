@@ -29,7 +29,7 @@ fn run(state: &std::path::Path, args: &[&str]) -> Said {
 fn every_command_has_help_with_an_example() {
     let state = tempfile::tempdir().expect("a temporary folder");
     let commands = [
-        "init", "plan", "fit", "deploy", "status", "rollback", "releases", "stop", "logs", "import",
+        "init", "plan", "fit", "deploy", "fetch", "status", "rollback", "releases", "stop", "logs", "import",
         "config", "schema", "facts",
     ];
     for command in commands {

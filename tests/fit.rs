@@ -11,10 +11,11 @@ use sparkctl::check::{Finding, Severity};
 use sparkctl::cluster::facts::{ModelContent, NodeFacts, ShardIndex};
 use sparkctl::delivery::Delivery;
 use sparkctl::fabric::Links;
-use sparkctl::memory::{GIB, seen};
+use sparkctl::memory::{GIB, render, seen};
 use sparkctl::operation;
 use sparkctl::plan::planner;
 use sparkctl::profile::{Profile, Speculative};
+use sparkctl::release::Outcome;
 
 fn config(name: &str) -> String {
     std::fs::read_to_string(format!("{}/tests/data/models/{name}/config.json", env!("CARGO_MANIFEST_DIR")))
@@ -292,4 +293,99 @@ fn fit_refuses_what_is_no_models_config() {
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains("is no model's config.json"), "{text}");
     }
+}
+
+/// The pair of Sparks after a deploy whose engine told these figures of its start; the profile asks for more context now.
+async fn measured(weights: f64, cache: f64) -> (Profile, Vec<NodeFacts>) {
+    let desk = Desk::seed();
+    desk.deployed().await;
+    let mut facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
+    for facts in &mut facts {
+        let engine = &mut facts.releases[0].figures.engine;
+        (engine.weights_gib, engine.kv_cache_gib) = (Some(weights), Some(cache));
+    }
+    facts[0].model.as_mut().unwrap().content = Some(ModelContent {
+        config: Some(config("qwen3.5-122b-a10b-fp8")),
+        index: Some(ShardIndex { total_size: Some(119 * GIB), ..ShardIndex::default() }),
+        ..ModelContent::default()
+    });
+    (desk::changed(&desk.profile), facts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_release_measured_holds_instead_of_the_estimate() {
+    let (profile, facts) = measured(60.5, 28.0).await;
+    let (_, budgets) = seen::budgets(&profile, &facts).unwrap();
+    let budget = &budgets[1].1;
+    // 0.8 of 119.70 GiB are 95.76: what is neither weights nor cache is 7.26 GiB, and the cache is what it was.
+    assert_eq!(budget.measured.unwrap().release.0, 1);
+    assert_eq!(budget.weights.map(sparkctl::memory::gib).as_deref(), Some("60.50 GiB"));
+    assert_eq!(budget.cache.map(sparkctl::memory::gib).as_deref(), Some("28.00 GiB"));
+    assert_eq!(sparkctl::memory::gib(budget.beside), "7.26 GiB");
+    assert!(budget.weights_estimated.unwrap() < 60 * GIB, "the estimate is kept beside it: {budget:?}");
+    insta::assert_snapshot!("measured", render::text("qwen35-122b", 65_536, &budgets));
+    assert_eq!(found(&profile, &facts), []);
+
+    // A larger part of the memory changes what is left, not what was measured.
+    let mut more = profile.clone();
+    more.engine.memory_fraction = Some(0.9);
+    let (_, budgets) = seen::budgets(&more, &facts).unwrap();
+    assert_eq!(sparkctl::memory::gib(budgets[0].1.beside), "7.26 GiB");
+    assert!(budgets[0].1.cache > budget.cache);
+}
+
+#[tokio::test(start_paused = true)]
+async fn findings_say_what_was_measured() {
+    let (profile, facts) = measured(95.0, 0.4).await;
+    let findings = found(&profile, &facts);
+    assert_eq!(briefly(&findings)[0], ("memory-fit", Severity::Error));
+    assert!(findings[0].message.starts_with("weights (95.00 GiB, measured by release 1)"), "{}", findings[0]);
+    let (profile, facts) = measured(90.0, 0.5).await;
+    let findings = found(&profile, &facts);
+    assert_eq!(briefly(&findings)[0], ("memory-fit", Severity::Warning));
+    assert!(findings[0].message.ends_with("take 5.26 GiB, as release 1 did"), "{}", findings[0]);
+}
+
+/// Only what took the same is used: another image, cut, argument, folder or place says nothing.
+#[tokio::test(start_paused = true)]
+async fn what_was_measured_otherwise_is_not_used() {
+    let (profile, facts) = measured(60.5, 28.0).await;
+    let is_measured = |profile: &Profile, facts: &[NodeFacts]| {
+        let (_, budgets) = seen::budgets(profile, facts).unwrap();
+        budgets.iter().map(|(_, budget)| budget.measured.map(|it| it.beside.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(is_measured(&profile, &facts), [Some(true); 2]);
+    let changed = |change: &dyn Fn(&mut Profile)| {
+        let mut other = profile.clone();
+        change(&mut other);
+        is_measured(&other, &facts)
+    };
+    assert_eq!(changed(&|p| p.engine.context_length = Some(1000)), [Some(true); 2]);
+    assert_eq!(changed(&|p| p.engine.reasoning_parser = None), [Some(true); 2]);
+    assert_eq!(changed(&|p| p.engine.tensor_parallel = 1), [None; 2]);
+    assert_eq!(changed(&|p| p.engine.args.push("--enforce-eager".to_owned())), [None; 2]);
+    assert_eq!(changed(&|p| p.engine.quantization = Some("fp8".to_owned())), [None; 2]);
+    assert_eq!(changed(&|p| p.cluster.nodes.swap(0, 1)), [None; 2]);
+    let with = |change: &dyn Fn(&mut NodeFacts)| {
+        let mut facts = facts.clone();
+        facts.iter_mut().for_each(change);
+        is_measured(&profile, &facts)
+    };
+    assert_eq!(with(&|f| f.releases[0].outcome = Outcome::Failed("it hung".to_owned())), [None; 2]);
+    assert_eq!(with(&|f| f.releases[0].image.content.0.push('x')), [None; 2]);
+    assert_eq!(with(&|f| f.releases[0].weights.push('x')), [None; 2]);
+    assert_eq!(with(&|f| f.releases[0].figures.engine.weights_gib = None), [None; 2]);
+    // Weights alone are used alone.
+    assert_eq!(with(&|f| f.releases[0].figures.engine.kv_cache_gib = None), [Some(false); 2]);
+    assert_eq!(with(&|f| f.releases[0].figures.engine.weights_gib = Some(f64::NAN)), [None; 2]);
+    // The newest one that tells.
+    let newer = |f: &mut NodeFacts| {
+        let mut newer = f.releases[0].clone();
+        (newer.number.0, newer.figures.engine.weights_gib) = (7, Some(61.0));
+        f.releases.push(newer);
+    };
+    let mut both = facts.clone();
+    both.iter_mut().for_each(newer);
+    let (_, budgets) = seen::budgets(&profile, &both).unwrap();
+    assert_eq!(budgets[0].1.measured.unwrap().release.0, 7);
 }

@@ -14,6 +14,7 @@ use sparkctl::cluster::gather::{Request, gather};
 use sparkctl::cluster::parse::{Seen, parse};
 use sparkctl::host::LocalHost;
 use sparkctl::host::command::compose;
+use sparkctl::model::manifest::Manifest;
 
 fn tiny_model() -> String {
     format!("{}/tests/data/tiny-model", env!("CARGO_MANIFEST_DIR"))
@@ -298,4 +299,84 @@ fn an_empty_home_on_a_machine_without_docker() {
     let seen = seen(&[("grep", "exit 1"), ("docker", "exit 1")], &request(Depth::Plan), home.path());
     assert_eq!((seen.releases.len(), seen.highest_release), (0, None));
     assert!(seen.model.is_some() && seen.model_disk.is_some());
+}
+
+/// The model's own manifest, its place in a Hub's cache, or the notes of a download say what the files are.
+#[test]
+fn where_a_models_files_came_from() {
+    let home = tempfile::tempdir().unwrap();
+    let origin = |model: &Path| {
+        let model_path = Some(model.to_str().unwrap().to_owned());
+        let seen = seen(&[], &Request { model_path, ..request(Depth::Plan) }, home.path());
+        seen.model.unwrap().content.unwrap().origin
+    };
+    let (one, other) = ("4f3c2b1a".repeat(5), "0a1b2c3d".repeat(5));
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &Path, text: &str| {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let plain = folder.path().join("plain");
+    write(&plain.join("config.json"), "{}");
+    assert_eq!(origin(&plain), None);
+
+    // A note of a file that is gone says nothing of those that are there.
+    let notes = plain.join(".cache/huggingface/download");
+    write(&notes.join("config.json.metadata"), &format!("{one}\n0123\n1700000000.0\n"));
+    write(&notes.join("gone.json.metadata"), &format!("{other}\n"));
+    let told = origin(&plain).unwrap();
+    assert_eq!((told.told_by.as_str(), told.repo), ("the notes of `hf download`", None));
+    assert_eq!(told.revisions, [one.as_str()]);
+    write(&plain.join("gone.json"), "{}");
+    assert_eq!(origin(&plain).unwrap().revisions, [other.as_str(), one.as_str()]);
+
+    let manifest = plain.join(".sparkctl/manifest.json");
+    write(&manifest, "{ cut");
+    assert_eq!(origin(&plain).unwrap().told_by, "the notes of `hf download`");
+    let manifest_of = |source: &str, revision: &str| {
+        let it = Manifest {
+            format: 1,
+            source: Some(source.to_owned()),
+            revision: Some(revision.to_owned()),
+            files: std::collections::BTreeMap::new(),
+        };
+        write(&manifest, &serde_json::to_string(&it).unwrap());
+    };
+    manifest_of("hf:Qwen/Qwen3-8B", &one);
+    let told = origin(&plain).unwrap();
+    assert_eq!(
+        (told.told_by.as_str(), told.repo.as_deref()),
+        ("the model's manifest", Some("Qwen/Qwen3-8B"))
+    );
+    assert_eq!(told.revisions, [one.as_str()]);
+
+    let cache = folder.path().join("models--Qwen--Qwen3-8B");
+    let snapshot = cache.join("snapshots").join(&one);
+    write(&snapshot.join("config.json"), "{}");
+    write(&cache.join("refs/main"), &other);
+    write(&cache.join("refs/pr/7"), &one);
+    let told = origin(&snapshot).unwrap();
+    assert_eq!((told.told_by.as_str(), told.repo.as_deref()), ("the Hub's cache", Some("Qwen/Qwen3-8B")));
+    assert_eq!((told.revisions, &told.refs["main"], &told.refs["pr/7"]), (vec![one.clone()], &other, &one));
+}
+
+/// Firmware, limits, and containers that lost the GPU: each asked by itself, so that none takes the others with it.
+#[test]
+fn what_is_known_of_a_gpu_that_idles() {
+    let home = tempfile::tempdir().unwrap();
+    let smi = "case \"$*\" in *vbios*) echo '96.00.A5.00.01, 700.00' ;; *driver_version*) \
+               echo 'NVIDIA H200, 580.95.05, 143771, 3, 0, 41' ;; *) exit 2 ;; esac";
+    let docker = "case \"$1 $2\" in 'ps --filter') echo sparkctl-gather-test-0; echo other; echo hangs ;; \
+                  'exec sparkctl-gather-test-0') echo 'Failed to initialize NVML: Unknown Error'; exit 255 ;; \
+                  'exec other') echo 'OCI runtime exec failed: no such file'; exit 127 ;; 'exec hangs') exec sleep 60 ;; \
+                  *) exit 1 ;; esac";
+    let begun = Instant::now();
+    let seen = seen(&[("nvidia-smi", smi), ("docker", docker)], &request(Depth::Check), home.path());
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    let gpu = &seen.gpus[0];
+    assert_eq!((gpu.vbios.as_deref(), gpu.power_default), (Some("96.00.A5.00.01"), Some(700.0)));
+    assert_eq!(gpu.clock, None, "that was refused");
+    let lost: Vec<_> = seen.nvidia.lost.iter().map(|(name, said)| (name.as_str(), said.as_str())).collect();
+    assert_eq!(lost, [("sparkctl-gather-test-0", "Failed to initialize NVML: Unknown Error")]);
+    assert!(seen.gaps.is_empty(), "{:?}", seen.gaps);
 }

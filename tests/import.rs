@@ -26,7 +26,7 @@ use sparkctl::import::folder::Disk;
 use sparkctl::import::write::yaml;
 use sparkctl::import::{Beside, Folder, ImportError, Imported, Wanted, import};
 use sparkctl::plan::planner;
-use sparkctl::profile::{Cluster, Node, Profile};
+use sparkctl::profile::{Cluster, Node, Profile, Transfer};
 
 fn recipes() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recipes")
@@ -39,7 +39,11 @@ fn cluster(count: u8) -> Cluster {
         host: format!("spark{number}"),
         fabric: Ipv4Addr::new(192, 168, 200, 11 + number),
     };
-    Cluster { user: Some("aurora".to_owned()), nodes: (1..=count).map(node).collect() }
+    Cluster {
+        user: Some("aurora".to_owned()),
+        nodes: (1..=count).map(node).collect(),
+        transfer: Transfer::default(),
+    }
 }
 
 fn made(file: &Path, wanted: &Wanted) -> Result<Imported, ImportError> {

@@ -3,7 +3,7 @@
 //! The first token is the first piece with something of the answer in it: text, thought or a tool call. The completions
 //! endpoint sends a piece for a token also where its text is empty; the chat endpoint begins with a piece of the role alone.
 
-use super::piece::{self, Usage};
+use super::piece::{self, Pattern, Usage};
 use super::result::{FailureKind, Request, RequestFailure};
 use super::sse;
 use super::workload::Endpoint;
@@ -31,6 +31,7 @@ struct Heard {
     done: bool,
     events: u64,
     failure: Option<RequestFailure>,
+    pattern: Pattern,
 }
 
 impl Answer {
@@ -71,7 +72,8 @@ impl Answer {
             let (heard, text, endpoint) = (&mut self.heard, &mut self.text, self.endpoint);
             // An event that was cut is not malformed.
             self.reader.end(|data| {
-                piece::is_done(data) || piece::read(data).is_ok() && heard.event(data, at, endpoint, text.as_mut())
+                piece::is_done(data)
+                    || piece::read(data).is_ok() && heard.event(data, at, endpoint, text.as_mut())
             });
         }
         let failure = self.failure(cut);
@@ -111,13 +113,18 @@ impl Answer {
             return fail(kind, why);
         }
         if !heard.done && !heard.finished {
-            return fail(FailureKind::Cut, "the stream ended before the answer did: no `finish_reason`, no `[DONE]`");
+            return fail(
+                FailureKind::Cut,
+                "the stream ended before the answer did: no `finish_reason`, no `[DONE]`",
+            );
         }
         if heard.first.is_none() {
             return fail(FailureKind::Empty, "the stream held nothing of an answer");
         }
         match heard.usage.map(|usage| (usage.prompt_tokens, usage.completion_tokens)) {
-            Some((Some(_), Some(0))) => fail(FailureKind::Empty, "the answer has no token, by the server's `usage`"),
+            Some((Some(_), Some(0))) => {
+                fail(FailureKind::Empty, "the answer has no token, by the server's `usage`")
+            }
             Some((Some(_), Some(_))) => None,
             _ => fail(FailureKind::NoUsage, "the server told no `usage`, so its tokens cannot be counted"),
         }
@@ -132,7 +139,7 @@ impl Heard {
             return false;
         }
         self.events += 1;
-        let piece = match piece::read(data) {
+        let piece = match self.pattern.read(data) {
             Ok(piece) => piece,
             Err(why) => return self.fail(FailureKind::Malformed, &why),
         };
@@ -164,4 +171,3 @@ impl Heard {
         false
     }
 }
-

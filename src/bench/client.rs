@@ -105,9 +105,7 @@ impl Patience {
 
     fn failure(&self, overdue: &Overdue, what: &str) -> RequestFailure {
         match overdue {
-            Overdue::Silent => {
-                failure(FailureKind::Stalled, format!("{what}: no byte for {:?}", self.stall))
-            }
+            Overdue::Silent => failure(FailureKind::Stalled, format!("{what}: no byte for {:?}", self.stall)),
             Overdue::Ended => failure(FailureKind::Unfinished, "the time limit of the bench came first"),
         }
     }
@@ -143,18 +141,22 @@ impl Client {
 
     async fn open(&self) -> Result<Connection, RequestFailure> {
         let refused = |why: String| failure(FailureKind::Connect, why);
-        let io = |error: std::io::Error| refused(format!("cannot connect to {}: {}", self.authority, system_words(&error)));
+        let io = |error: std::io::Error| {
+            refused(format!("cannot connect to {}: {}", self.authority, system_words(&error)))
+        };
         let opening = async {
             match &self.way {
                 Way::Address(host, port) => {
                     let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(io)?;
                     stream.set_nodelay(true).map_err(io)?;
-                    let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| refused(words(&e)))?;
+                    let (sender, driver) =
+                        http1::handshake(TokioIo::new(stream)).await.map_err(|e| refused(words(&e)))?;
                     Ok(Connection { sender, driver: Some(Box::pin(driver)) })
                 }
                 Way::Socket(path) => {
                     let stream = UnixStream::connect(path).await.map_err(io)?;
-                    let (sender, driver) = http1::handshake(TokioIo::new(stream)).await.map_err(|e| refused(words(&e)))?;
+                    let (sender, driver) =
+                        http1::handshake(TokioIo::new(stream)).await.map_err(|e| refused(words(&e)))?;
                     Ok(Connection { sender, driver: Some(Box::pin(driver)) })
                 }
             }
@@ -226,10 +228,12 @@ impl Client {
             Err(failure) => return Sent::Failed(failure),
         };
         let (head, mut incoming) = response.into_parts();
-        let kind = head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let kind =
+            head.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let status = head.status.as_u16();
         if status != 200 || kind.starts_with("application/json") {
-            let after = head.headers.get(header::RETRY_AFTER).and_then(|after| retry_after(after.to_str().ok()?));
+            let after =
+                head.headers.get(header::RETRY_AFTER).and_then(|after| retry_after(after.to_str().ok()?));
             let mut said = Vec::new();
             let read = read(&mut way.driver, &mut incoming, &mut patience, |bytes| {
                 said.extend_from_slice(&bytes[..bytes.len().min(MOST_OF_ERROR - said.len())]);
@@ -241,7 +245,8 @@ impl Client {
             let said = error_words(&said);
             return match status {
                 200 => {
-                    let why = format!("a whole answer, no stream: {}", said.chars().take(80).collect::<String>());
+                    let why =
+                        format!("a whole answer, no stream: {}", said.chars().take(80).collect::<String>());
                     Sent::Failed(failure(FailureKind::NotStreamed, why))
                 }
                 429 | 503 => Sent::Busy { status, after, said },
@@ -265,9 +270,7 @@ impl Client {
                 Sent::Streamed(None)
             }
             Ended::Cut(why) => Sent::Streamed(Some(why)),
-            Ended::Overdue(overdue) => {
-                Sent::Failed(patience.failure(&overdue, "the stream fell silent"))
-            }
+            Ended::Overdue(overdue) => Sent::Failed(patience.failure(&overdue, "the stream fell silent")),
         }
     }
 
@@ -282,7 +285,8 @@ impl Client {
     ) -> Result<(u16, Vec<u8>), RequestFailure> {
         let mut patience = Patience::new(limit, Instant::now() + limit);
         let root = self.base.strip_suffix("/v1").unwrap_or(&self.base);
-        let (mut way, response) = self.send(connection, &format!("{root}{path}"), body.as_ref(), &mut patience).await?;
+        let (mut way, response) =
+            self.send(connection, &format!("{root}{path}"), body.as_ref(), &mut patience).await?;
         let (head, mut incoming) = response.into_parts();
         let mut content = Vec::new();
         let ended = read(&mut way.driver, &mut incoming, &mut patience, |bytes| {

@@ -18,6 +18,9 @@ const FALSE_ALARM: f64 = 0.05;
 /// The share of failed requests may grow by so much before it is told as worse.
 const FAILED_MORE: f64 = 0.01;
 
+/// Runs are alike up to so many times the requests: those with a limit of time have not always as many.
+const ALIKE: f64 = 1.5;
+
 /// What became of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -59,6 +62,9 @@ pub enum Incomparable {
     Workload { then: String, now: String },
     #[error("no load is in both: {then} then, {now} now")]
     Loads { then: String, now: String },
+    /// A run begins with all prompts at once: in a short one that is felt more.
+    #[error("the runs at {load} differ: {then} requests then, {now} now")]
+    Requests { load: String, then: u32, now: u32 },
 }
 
 /// Compares `now` with what was `then`.
@@ -71,6 +77,11 @@ pub fn compare(then: &Summary, now: &Summary) -> Result<Comparison, Incomparable
     if both.is_empty() {
         let names = |all: &Summary| all.loads.iter().map(|l| name(&l.load)).collect::<Vec<_>>().join(", ");
         return Err(Incomparable::Loads { then: names(then), now: names(now) });
+    }
+    let differs = |one: u32, other: u32| f64::from(one.max(other)) > ALIKE * f64::from(one.min(other));
+    if let Some((old, new)) = both.iter().find(|(old, new)| differs(old.of_a_run(), new.of_a_run())) {
+        let load = name(&new.load);
+        return Err(Incomparable::Requests { load, then: old.of_a_run(), now: new.of_a_run() });
     }
     let apart = |some: &Summary, other: &Summary| -> Vec<Load> {
         some.loads.iter().map(|l| l.load).filter(|load| of(other, load).is_none()).collect()
@@ -95,8 +106,8 @@ pub fn compare(then: &Summary, now: &Summary) -> Result<Comparison, Incomparable
 fn row(load: Load, figure: Figure, then: &Measured, now: &Measured, chance: f64) -> Row {
     let difference = now.value - then.value;
     let part = |value: f64| if then.value == 0.0 { 0.0 } else { value / then.value.abs() };
-    let noise = welch(then, now)
-        .map(|(error, freedom)| (student(chance, freedom) * error).max(floor(figure, then)));
+    let noise =
+        welch(then, now).map(|(error, freedom)| (student(chance, freedom) * error).max(floor(figure, then)));
     let better = (difference > 0.0) == figure.more_is_better();
     let verdict = match noise {
         None => Verdict::Unknown,
@@ -159,10 +170,9 @@ impl Comparison {
 
     /// In a few words: `no difference`, `worse: throughput at c4 -12 %`.
     pub fn words(&self) -> String {
-        let told = |row: &Row| {
-            format!("{} at {} {}", row.figure, name(&row.load), percent(row.change))
-        };
-        let of = |verdict| self.rows.iter().filter(|row| row.verdict == verdict).map(told).collect::<Vec<_>>();
+        let told = |row: &Row| format!("{} at {} {}", row.figure, name(&row.load), percent(row.change));
+        let of =
+            |verdict| self.rows.iter().filter(|row| row.verdict == verdict).map(told).collect::<Vec<_>>();
         let (worse, better) = (of(Verdict::Worse), of(Verdict::Better));
         let mut words = Vec::new();
         for (word, all) in [("worse", worse), ("better", better)] {

@@ -15,8 +15,16 @@ pub struct Counters {
 pub fn read(metrics: &str) -> Counters {
     let sum = |names: &[&str]| names.iter().find_map(|name| total(metrics, name));
     Counters {
-        asked: sum(&["vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total", "sglang:prompt_tokens_total"]),
-        hit: sum(&["vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total", "sglang:cached_tokens_total"]),
+        asked: sum(&[
+            "vllm:prefix_cache_queries_total",
+            "vllm:gpu_prefix_cache_queries_total",
+            "sglang:prompt_tokens_total",
+        ]),
+        hit: sum(&[
+            "vllm:prefix_cache_hits_total",
+            "vllm:gpu_prefix_cache_hits_total",
+            "sglang:cached_tokens_total",
+        ]),
         drafted: sum(&["vllm:spec_decode_num_draft_tokens_total"]),
         accepted: sum(&["vllm:spec_decode_num_accepted_tokens_total"]),
     }
@@ -62,7 +70,8 @@ mod tests {
              vllm:prefix_cache_queries_total{engine=\"1\"} 50.0\n\
              vllm:prefix_cache_queries_total_more 7\nvllm:prefix_cache_hits_total 10\n",
         );
-        let after = read("vllm:prefix_cache_queries_total 1.35e3\nvllm:prefix_cache_hits_total 310 1700000000\n");
+        let after =
+            read("vllm:prefix_cache_queries_total 1.35e3\nvllm:prefix_cache_hits_total 310 1700000000\n");
         let cache = after.prefix_cache_since(&before);
         assert_eq!(cache, Some(PrefixCache { asked: 1200.0, hit: 300.0 }));
         assert_eq!(after.speculation_since(&before), None, "an engine that does not guess");

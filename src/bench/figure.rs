@@ -123,7 +123,11 @@ pub fn digits(value: f64) -> String {
 
 /// A time for people: milliseconds where it is short.
 pub fn time(seconds: f64) -> String {
-    if seconds < 0.9995 { format!("{} ms", digits(seconds * 1000.0)) } else { format!("{} s", digits(seconds)) }
+    if seconds < 0.9995 {
+        format!("{} ms", digits(seconds * 1000.0))
+    } else {
+        format!("{} s", digits(seconds))
+    }
 }
 
 impl fmt::Display for Figure {

@@ -157,7 +157,9 @@ impl Gate {
         let runs: Vec<(Load, Vec<Metrics>)> = report
             .points
             .iter()
-            .map(|point| (point.load, point.runs.iter().map(|run| metrics(run, &Goodput::default())).collect()))
+            .map(|point| {
+                (point.load, point.runs.iter().map(|run| metrics(run, &Goodput::default())).collect())
+            })
             .collect();
         let mut broken = Vec::new();
         for limit in &self.0 {
@@ -166,7 +168,8 @@ impl Gate {
                 broken.push(Broken { load: None, limit: limit.to_string(), seen: None });
             }
             for (load, runs) in about {
-                let value = Spread::of(runs.iter().map(|run| limit.figure.of(run))).map(|spread| spread.median);
+                let value =
+                    Spread::of(runs.iter().map(|run| limit.figure.of(run))).map(|spread| spread.median);
                 if !value.is_some_and(|value| limit.keeps(value)) {
                     let seen = value.map(|value| limit.figure.words(value));
                     broken.push(Broken { load: Some(*load), limit: limit.to_string(), seen });
@@ -219,8 +222,7 @@ mod tests {
             prefix_cache: None,
             speculation: None,
         };
-        let subject =
-            Subject { url: String::new(), model: String::new(), deployment: None, release: None };
+        let subject = Subject { url: String::new(), model: String::new(), deployment: None, release: None };
         Report {
             format: FORMAT,
             sparkctl: String::new(),

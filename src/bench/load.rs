@@ -85,7 +85,8 @@ pub async fn run(
     let (told, mut telling) = mpsc::unbounded_channel();
     let (mut done, mut result) = oneshot::channel();
     let (order, target) = (order.clone(), target.clone());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BenchError::Begin)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(BenchError::Begin)?;
     let work = move || {
         runtime.block_on(async move {
             tokio::select! {
@@ -286,7 +287,8 @@ impl Running {
             None => self.conversations,
         };
         let due = arrival::due(rate, burstiness, count, self.session.order.workload.seed);
-        let slots = Arc::new(Semaphore::new(most.map_or(Semaphore::MAX_PERMITS, |most| most.max(1) as usize)));
+        let slots =
+            Arc::new(Semaphore::new(most.map_or(Semaphore::MAX_PERMITS, |most| most.max(1) as usize)));
         let idle: Arc<Mutex<VecDeque<Connection>>> = Arc::default();
         let mut tasks = JoinSet::new();
         for seconds in due {
@@ -316,11 +318,12 @@ impl Running {
         let prompts =
             Prompts { workload: &session.order.workload, text: &session.ready.text, mark: &self.mark };
         let script = prompts.script(place);
-        let mut talk = request::Talk::new(session.order.workload.endpoint, &session.ready, script.system);
+        let mut talk =
+            request::Talk::new(session.order.workload.endpoint, &session.ready, script.system.as_deref());
         let turns = script.turns.len();
         let mut due = due;
         for (turn, (said, tokens)) in script.turns.into_iter().enumerate() {
-            let body = talk.say(said, tokens);
+            let body = talk.say(&said, tokens);
             let begun = Instant::now();
             let late = begun.saturating_duration_since(due).as_secs_f64();
             self.late.lock().unwrap_or_else(PoisonError::into_inner).push(late);
@@ -337,7 +340,7 @@ impl Running {
             self.done.fetch_add(1, Ordering::Relaxed);
             asked.request.start = begun.duration_since(self.begun).as_secs_f64();
             let failed = asked.request.failure.is_some();
-            talk.heard(asked.text.take().unwrap_or_default());
+            talk.heard(asked.text.take().as_deref().unwrap_or_default());
             self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
             if failed {
                 self.failed.fetch_add(1, Ordering::Relaxed);
@@ -349,7 +352,9 @@ impl Running {
     }
 
     fn result(&self, cpu_seconds: f64, looks: Vec<f64>, before: &Counters, after: &Counters) -> Run {
-        let take = |list: &Mutex<Vec<f64>>| std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner));
+        let take = |list: &Mutex<Vec<f64>>| {
+            std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+        };
         let mut asked = std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner));
         asked.sort_by(|a, b| a.request.start.total_cmp(&b.request.start));
         let usages: Vec<Usage> = asked.iter().filter_map(|asked| asked.usage).collect();

@@ -28,6 +28,9 @@ pub mod table;
 pub mod vllm_result;
 pub mod workload;
 
+#[cfg(test)]
+mod tests;
+
 pub use client::Client;
 pub use prepare::models;
 

@@ -43,9 +43,15 @@ pub fn notes(points: &[Point], workload: &Workload) -> Vec<Note> {
         if let Some(message) = cache(point, workload) {
             note("prefix-cache", message);
         }
-        let retries: u32 = point.runs.iter().flat_map(|run| &run.requests).map(|request| request.retries).sum();
+        let retries: u32 =
+            point.runs.iter().flat_map(|run| &run.requests).map(|request| request.retries).sum();
         if retries > 0 {
-            note("retried", format!("the server was busy {retries} times (HTTP 429 or 503); the waits are part of the latencies"));
+            note(
+                "retried",
+                format!(
+                    "the server was busy {retries} times (HTTP 429 or 503); the waits are part of the latencies"
+                ),
+            );
         }
         if let Some(message) = withheld(point) {
             note("pieces-withheld", message);
@@ -75,10 +81,15 @@ fn answered(point: &Point) -> impl Iterator<Item = &Request> {
 fn failures(point: &Point) -> Vec<(FailureKind, String)> {
     let mut kinds: BTreeMap<FailureKind, (usize, &str)> = BTreeMap::new();
     let all: usize = point.runs.iter().map(|run| run.requests.len()).sum();
-    for failure in point.runs.iter().flat_map(|run| &run.requests).filter_map(|request| request.failure.as_ref()) {
+    for failure in
+        point.runs.iter().flat_map(|run| &run.requests).filter_map(|request| request.failure.as_ref())
+    {
         kinds.entry(failure.kind).or_insert((0, &failure.message)).0 += 1;
     }
-    kinds.into_iter().map(|(kind, (count, first))| (kind, format!("{count} of {all} requests failed: {first}"))).collect()
+    kinds
+        .into_iter()
+        .map(|(kind, (count, first))| (kind, format!("{count} of {all} requests failed: {first}")))
+        .collect()
 }
 
 fn failure_id(kind: FailureKind) -> &'static str {
@@ -101,7 +112,8 @@ fn slow_client(run: &Run) -> Option<String> {
     let late = run.client.p99_seconds;
     let busy = if run.seconds > 0.0 { run.client.cpu_seconds / run.seconds } else { 0.0 };
     // What is late against an answer's own pace counts, too; but not where an answer takes seconds.
-    let gap = Distribution::new(run.requests.iter().flat_map(|request| request.itls.iter().copied())).median();
+    let gap =
+        Distribution::new(run.requests.iter().flat_map(|request| request.itls.iter().copied())).median();
     let felt = late > LATE.max(gap.unwrap_or(0.0) / 2.0);
     (felt || busy > BUSY).then(|| {
         format!(
@@ -119,14 +131,19 @@ fn cache(point: &Point, workload: &Workload) -> Option<String> {
     let rate = if asked > 0.0 { hit / asked } else { 0.0 };
     let meant = workload.prefix_tokens > 0 || workload.turns > 1;
     (rate > CACHED).then(|| {
-        let why = if meant { "as this workload wants" } else { "though every prompt begins with a mark of its own" };
+        let why = if meant {
+            "as this workload wants"
+        } else {
+            "though every prompt begins with a mark of its own"
+        };
         format!("the prefix cache had {:.0} % of the prompt tokens, {why}", rate * 100.0)
     })
 }
 
 /// Answers of many tokens that came in hardly any pieces have no inter-token latencies to speak of.
 fn withheld(point: &Point) -> Option<String> {
-    let long: Vec<_> = answered(point).filter(|request| request.output_tokens.is_some_and(|tokens| tokens >= 16)).collect();
+    let long: Vec<_> =
+        answered(point).filter(|request| request.output_tokens.is_some_and(|tokens| tokens >= 16)).collect();
     let withheld = long.iter().filter(|request| request.itls.len() < 2).count();
     (withheld > 0).then(|| {
         format!(
@@ -140,9 +157,12 @@ fn withheld(point: &Point) -> Option<String> {
 pub fn clocks(before: &[NodeFacts], after: &[NodeFacts]) -> Vec<Note> {
     let mut notes = Vec::new();
     let mut held: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
-    for (facts, when) in before.iter().map(|facts| (facts, "before")).chain(after.iter().map(|facts| (facts, "after"))) {
+    for (facts, when) in
+        before.iter().map(|facts| (facts, "before")).chain(after.iter().map(|facts| (facts, "after")))
+    {
         for gpu in &facts.gpus {
-            for reason in gpu.throttled.iter().flatten().filter(|reason| HELD_DOWN.contains(&reason.as_str())) {
+            for reason in gpu.throttled.iter().flatten().filter(|reason| HELD_DOWN.contains(&reason.as_str()))
+            {
                 held.entry((facts.node.to_string(), reason.clone())).or_default().push(when);
             }
         }
@@ -156,4 +176,3 @@ pub fn clocks(before: &[NodeFacts], after: &[NodeFacts]) -> Vec<Note> {
     }
     notes
 }
-

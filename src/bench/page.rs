@@ -94,8 +94,21 @@ fn cell(value: Option<f64>) -> String {
 
 fn overall(seen: &[Seen]) -> String {
     let heads = [
-        "load", "runs", "requests", "failed", "tok/s", "from", "to", "req/s", "TTFT p50 ms", "p99", "TPOT p50 ms", "p99",
-        "ITL p50 ms", "p99", "E2EL p50 s",
+        "load",
+        "runs",
+        "requests",
+        "failed",
+        "tok/s",
+        "from",
+        "to",
+        "req/s",
+        "TTFT p50 ms",
+        "p99",
+        "TPOT p50 ms",
+        "p99",
+        "ITL p50 ms",
+        "p99",
+        "E2EL p50 s",
     ];
     let rows = seen.iter().map(|load| {
         let of = |figure: &dyn Fn(&Metrics) -> Option<f64>| spread(&load.runs, figure).map(|s| s.median);
@@ -145,8 +158,7 @@ fn comparison_table(then: &str, comparison: &Comparison) -> String {
 fn plots(seen: &[Seen]) -> Vec<(Plot, String)> {
     let closed: Vec<&Seen> =
         seen.iter().filter(|load| matches!(load.point.load, Load::Concurrency(_))).collect();
-    let open: Vec<&Seen> =
-        seen.iter().filter(|load| matches!(load.point.load, Load::Rate { .. })).collect();
+    let open: Vec<&Seen> = seen.iter().filter(|load| matches!(load.point.load, Load::Rate { .. })).collect();
     let mut all = Vec::new();
     for (loads, label) in [(closed, "requests at once"), (open, "requests a second")] {
         if !loads.is_empty() {
@@ -200,7 +212,8 @@ fn line_table(first: &str, lines: &[Line]) -> String {
     places.sort_by(f64::total_cmp);
     places.dedup();
     let rows = places.iter().map(|at| {
-        let of = |line: &Line| line.points.iter().find(|point| point.0.total_cmp(at).is_eq()).map(|point| point.1);
+        let of =
+            |line: &Line| line.points.iter().find(|point| point.0.total_cmp(at).is_eq()).map(|point| point.1);
         let mut row = vec![at.to_string()];
         row.extend(lines.iter().map(|line| cell(of(line))));
         row
@@ -231,7 +244,9 @@ fn latency(loads: &[&Seen], label: &str, latency: Latency, title: &str) -> (Plot
     let numbers = line_table(label, &lines);
     let plot = Plot {
         title: format!("{title} ({})", latency.key().to_uppercase()),
-        description: format!("{title} against {label}: of half of the requests, of 90 and of 99 in a hundred at most so long."),
+        description: format!(
+            "{title} against {label}: of half of the requests, of 90 and of 99 in a hundred at most so long."
+        ),
         x: loads_axis(loads, label),
         y: Axis { label: "milliseconds".to_owned(), ..Axis::default() },
         lines,
@@ -270,7 +285,9 @@ fn distribution(seen: &[Seen], latency: Latency, title: &str) -> (Plot, String) 
     let numbers = table(&["load, ms", "p1", "p10", "p25", "p50", "p75", "p90", "p99"], rows);
     let plot = Plot {
         title: format!("{title} ({key})"),
-        description: format!("The part of all requests whose {key} is at most so long; a steep line is a steady one."),
+        description: format!(
+            "The part of all requests whose {key} is at most so long; a steep line is a steady one."
+        ),
         x: Axis { label: "milliseconds".to_owned(), ..Axis::default() },
         y: Axis {
             label: "% of requests".to_owned(),
@@ -302,7 +319,9 @@ fn over_time(seen: &[Seen]) -> (Plot, String) {
     let numbers = table(&["load", "least in a second", "half of the seconds", "most", "seconds"], rows);
     let plot = Plot {
         title: "Tokens over time".to_owned(),
-        description: "Tokens of answers in each second of the last run; first and last are not whole seconds.".to_owned(),
+        description:
+            "Tokens of answers in each second of the last run; first and last are not whole seconds."
+                .to_owned(),
         x: Axis { label: "seconds".to_owned(), ..Axis::default() },
         y: Axis { label: "tokens in a second".to_owned(), ..Axis::default() },
         lines: chosen(seen).iter().map(line).collect(),

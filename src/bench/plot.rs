@@ -126,7 +126,11 @@ pub fn svg(plot: &Plot, id: &str) -> String {
     let mut free_from = f64::NEG_INFINITY;
     for tick in x_ticks {
         let (at, base, text) = (x.at(tick), height - bottom, short(tick));
-        let _ = writeln!(out, "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{base}\" y2=\"{:.1}\"/>", base + 5.0);
+        let _ = writeln!(
+            out,
+            "<line class=\"axis\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{base}\" y2=\"{:.1}\"/>",
+            base + 5.0
+        );
         let half = super::noise::count(text.len()) * 3.7;
         // Ticks that would run into one another have no number.
         if at - half > free_from {
@@ -212,13 +216,16 @@ fn round_ticks(from: f64, to: f64, about: u32) -> Vec<f64> {
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|of| of * power).find(|step| *step >= rough * 0.999);
     let step = step.unwrap_or(rough);
     let first = (from / step).floor();
-    (0..100).map(|number| (first + f64::from(number)) * step).scan(false, |done, tick| {
-        if *done {
-            return None;
-        }
-        *done = tick >= to - step * 1e-9;
-        Some(tick)
-    }).collect()
+    (0..100)
+        .map(|number| (first + f64::from(number)) * step)
+        .scan(false, |done, tick| {
+            if *done {
+                return None;
+            }
+            *done = tick >= to - step * 1e-9;
+            Some(tick)
+        })
+        .collect()
 }
 
 /// A tick's number.

@@ -54,7 +54,8 @@ pub async fn models(client: &Client) -> Result<Vec<String>, String> {
     if status != 200 {
         return Err(format!("HTTP {status}: {}", super::piece::error_words(&body)));
     }
-    let body: Value = serde_json::from_slice(&body).map_err(|error| format!("its list of models is no JSON: {error}"))?;
+    let body: Value =
+        serde_json::from_slice(&body).map_err(|error| format!("its list of models is no JSON: {error}"))?;
     let listed = body["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str());
     Ok(listed.map(str::to_owned).collect())
 }
@@ -70,13 +71,17 @@ pub async fn prepare(
     let text = Text::by_length(TOKENS_PER_CHAR, OVERHEAD);
     let mut ready = Ready { model: model.to_owned(), takes: TRIES[0], text, notes: Vec::new() };
     let mut connection = None;
-    let first = takes(client, order, &mut ready, mark, end, &mut connection).await?;
+    // Marks as long as those of the runs.
+    let first = takes(client, order, &mut ready, &format!("{mark}-s-0"), end, &mut connection).await?;
     ready.notes.extend(refused(ready.takes, order));
     if order.workload.prompts.is_empty() || order.workload.prefix_tokens > 0 {
-        let longer = probe(client, order, &ready, &format!("{mark}-l"), LONGER, end, &mut connection).await;
+        let longer = probe(client, order, &ready, &format!("{mark}-l-0"), LONGER, end, &mut connection).await;
         ready.text = learn(client, model, first.input_tokens, longer.input_tokens, &mut connection).await;
         if first.input_tokens.is_none() {
-            ready.notes.push(note("lengths-guessed", "the server told no `usage`: lengths are guessed, 4 letters a token"));
+            ready.notes.push(note(
+                "lengths-guessed",
+                "the server told no `usage`: lengths are guessed, 4 letters a token",
+            ));
         }
     }
     Ok(ready)
@@ -109,7 +114,10 @@ async fn takes(
                     break;
                 }
             }
-            Some(RequestFailure { kind: FailureKind::Connect | FailureKind::Stalled | FailureKind::Cut | FailureKind::Unfinished, message }) => {
+            Some(RequestFailure {
+                kind: FailureKind::Connect | FailureKind::Stalled | FailureKind::Cut | FailureKind::Unfinished,
+                message,
+            }) => {
                 return Err(BenchError::NoAnswer(message.clone()));
             }
             _ => return Ok(answered),
@@ -126,11 +134,14 @@ fn refused(takes: Takes, order: &Order) -> Option<Note> {
         (fixed && !takes.min_tokens, "min_tokens"),
         (!takes.usage, "stream_options"),
     ];
-    let refused: Vec<_> = fields.iter().filter(|(refused, _)| *refused).map(|(_, name)| format!("`{name}`")).collect();
+    let refused: Vec<_> =
+        fields.iter().filter(|(refused, _)| *refused).map(|(_, name)| format!("`{name}`")).collect();
     let list = refused.join(", ");
     (!refused.is_empty()).then(|| Note {
         id: "fields-refused".to_owned(),
-        message: format!("the server refused {list} (HTTP 400), so that answers may be shorter than asked for"),
+        message: format!(
+            "the server refused {list} (HTTP 400), so that answers may be shorter than asked for"
+        ),
     })
 }
 
@@ -145,7 +156,7 @@ async fn probe(
     connection: &mut Option<Connection>,
 ) -> Request {
     let endpoint = order.workload.endpoint;
-    let body = Talk::new(endpoint, ready, None).say(sample(mark, paragraphs), Some(2));
+    let body = Talk::new(endpoint, ready, None).say(&sample(mark, paragraphs), Some(2));
     let ask = Ask { client, limits: &order.limits, endpoint, keep: false, end };
     ask.ask(&body, Instant::now(), connection).await.request
 }

@@ -122,12 +122,13 @@ impl Prompts<'_> {
         let own = format!("Request {}-{place}.", self.mark);
         let front = if workload.prefix_tokens > 0 {
             // The same for all of the run.
-            let prefix = self.text.cut(f64::from(workload.prefix_tokens), &mut self::random(workload.seed, u64::MAX));
+            let prefix =
+                self.text.cut(f64::from(workload.prefix_tokens), &mut self::random(workload.seed, u64::MAX));
             format!("Run {}.\n\n{prefix}\n\n{own}", self.mark)
         } else {
             own
         };
-        let answer = |random: &mut SmallRng| workload.output.as_ref().map(|length| pick(length, random));
+        let answer = |random: &mut SmallRng| workload.output.as_ref().map(|length| pick(*length, random));
         if !workload.prompts.is_empty() {
             let count = workload.prompts.len() as u64;
             let given = &workload.prompts[usize::try_from(place % count).unwrap_or(0)];
@@ -144,7 +145,7 @@ impl Prompts<'_> {
         }
         let mut turns = Vec::new();
         for turn in 0..workload.turns.max(1) {
-            let wanted = f64::from(pick(&workload.input, &mut random));
+            let wanted = f64::from(pick(workload.input, &mut random));
             let said = if turn == 0 {
                 let text = self.text.cut((wanted - self.text.overhead).max(1.0), &mut random);
                 format!("{front}\n\n{text}{TASK}")
@@ -167,7 +168,7 @@ fn random(seed: u64, place: u64) -> SmallRng {
     SmallRng::seed_from_u64(seed ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-fn pick(length: &Length, random: &mut SmallRng) -> u32 {
+fn pick(length: Length, random: &mut SmallRng) -> u32 {
     random.random_range(length.least..=length.most.max(length.least))
 }
 
@@ -244,4 +245,3 @@ fn conversation(entry: Entry) -> Result<Option<Conversation>, String> {
     found.turns.retain(|turn| !turn.trim().is_empty());
     Ok((!found.turns.is_empty()).then_some(found))
 }
-

@@ -55,13 +55,48 @@ fn a_run_is_a_document_as_vllm_writes_it() {
     assert_eq!(names[0], "openai-chat-infqps-concurrency1-<Model>&'\"1-20260301-090000-run1.json");
     let document = &documents[6].1;
     for key in [
-        "date", "endpoint_type", "backend", "label", "model_id", "tokenizer_id", "num_prompts", "request_rate",
-        "burstiness", "max_concurrency", "duration", "completed", "failed", "total_input_tokens",
-        "total_output_tokens", "request_throughput", "request_goodput", "output_throughput",
-        "total_token_throughput", "input_lens", "output_lens", "ttfts", "itls", "start_times", "errors",
-        "max_output_tokens_per_s", "max_concurrent_requests", "mean_ttft_ms", "median_ttft_ms", "std_ttft_ms",
-        "p99_ttft_ms", "mean_tpot_ms", "median_tpot_ms", "std_tpot_ms", "p99_tpot_ms", "mean_itl_ms",
-        "median_itl_ms", "std_itl_ms", "p99_itl_ms", "mean_e2el_ms", "median_e2el_ms", "std_e2el_ms",
+        "date",
+        "endpoint_type",
+        "backend",
+        "label",
+        "model_id",
+        "tokenizer_id",
+        "num_prompts",
+        "request_rate",
+        "burstiness",
+        "max_concurrency",
+        "duration",
+        "completed",
+        "failed",
+        "total_input_tokens",
+        "total_output_tokens",
+        "request_throughput",
+        "request_goodput",
+        "output_throughput",
+        "total_token_throughput",
+        "input_lens",
+        "output_lens",
+        "ttfts",
+        "itls",
+        "start_times",
+        "errors",
+        "max_output_tokens_per_s",
+        "max_concurrent_requests",
+        "mean_ttft_ms",
+        "median_ttft_ms",
+        "std_ttft_ms",
+        "p99_ttft_ms",
+        "mean_tpot_ms",
+        "median_tpot_ms",
+        "std_tpot_ms",
+        "p99_tpot_ms",
+        "mean_itl_ms",
+        "median_itl_ms",
+        "std_itl_ms",
+        "p99_itl_ms",
+        "mean_e2el_ms",
+        "median_e2el_ms",
+        "std_e2el_ms",
         "p99_e2el_ms",
     ] {
         assert!(document.get(key).is_some(), "no `{key}`");
@@ -125,7 +160,8 @@ fn the_page_fetches_nothing_and_takes_no_markup_from_what_it_shows() {
     if let Some(file) = option_env!("SPARKCTL_SHOW_PAGE") {
         std::fs::write(file, &page).unwrap();
     }
-    for forbidden in ["<script", "<img", "<link", "<iframe", "@import", "url(", "NaN", "http-equiv=\"refresh"] {
+    for forbidden in ["<script", "<img", "<link", "<iframe", "@import", "url(", "NaN", "http-equiv=\"refresh"]
+    {
         assert!(!page.contains(forbidden), "`{forbidden}` is in the page");
     }
     assert!(page.contains("Owner/&lt;Model&gt;&amp;&#39;&quot;1"));
@@ -143,7 +179,9 @@ fn the_page_fetches_nothing_and_takes_no_markup_from_what_it_shows() {
 fn where_nothing_was_answered_it_is_told() {
     let mut sample = sample();
     let failure = RequestFailure { kind: FailureKind::Connect, message: "refused".to_owned() };
-    for request in sample.points.iter_mut().flat_map(|point| &mut point.runs).flat_map(|run| &mut run.requests) {
+    for request in
+        sample.points.iter_mut().flat_map(|point| &mut point.runs).flat_map(|run| &mut run.requests)
+    {
         *request = super::result::Request { failure: Some(failure.clone()), ..Default::default() };
     }
     let page = page::html(&sample, None);

@@ -24,13 +24,13 @@ pub struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    pub fn new(endpoint: Endpoint, ready: &'a Ready, system: Option<String>) -> Self {
+    pub fn new(endpoint: Endpoint, ready: &'a Ready, system: Option<&str>) -> Self {
         let messages = system.map(|system| json!({ "role": "system", "content": system }));
         Self { endpoint, ready, messages: messages.into_iter().collect() }
     }
 
     /// Says something; returns the body of the request for an answer of so many tokens.
-    pub fn say(&mut self, said: String, tokens: Option<u32>) -> Bytes {
+    pub fn say(&mut self, said: &str, tokens: Option<u32>) -> Bytes {
         self.messages.push(json!({ "role": "user", "content": said }));
         let takes = self.ready.takes;
         let mut body = json!({ "model": self.ready.model, "stream": true, "temperature": 0 });
@@ -57,7 +57,7 @@ impl<'a> Talk<'a> {
     }
 
     /// What the model said.
-    pub fn heard(&mut self, text: String) {
+    pub fn heard(&mut self, text: &str) {
         self.messages.push(json!({ "role": "assistant", "content": text }));
     }
 }

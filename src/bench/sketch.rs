@@ -97,7 +97,8 @@ fn part(value: f64, most: f64, steps: usize) -> usize {
         return 0;
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and the steps")]
-    let part = (value / most * super::noise::count(steps)).round().clamp(0.0, super::noise::count(steps)) as usize;
+    let part =
+        (value / most * super::noise::count(steps)).round().clamp(0.0, super::noise::count(steps)) as usize;
     part
 }
 

@@ -30,6 +30,7 @@ pub struct Summary {
 #[serde(deny_unknown_fields)]
 pub struct LoadSummary {
     pub load: Load,
+    pub runs: u32,
     /// Requests of all runs.
     pub requests: u32,
     /// Failed ones among them.
@@ -39,6 +40,11 @@ pub struct LoadSummary {
 }
 
 impl LoadSummary {
+    /// Requests of a run.
+    pub fn of_a_run(&self) -> u32 {
+        self.requests / self.runs.max(1)
+    }
+
     /// A figure as it is shown.
     pub fn value(&self, figure: Figure) -> Option<f64> {
         self.figures.get(&figure).map(|measured| measured.value)
@@ -104,12 +110,8 @@ pub fn name(load: &Load) -> String {
 
 fn of_point(point: &Point) -> LoadSummary {
     let runs: Vec<Metrics> = point.runs.iter().map(|run| metrics(run, &Goodput::default())).collect();
-    let answered: Vec<&Request> = point
-        .runs
-        .iter()
-        .flat_map(|run| &run.requests)
-        .filter(|request| request.failure.is_none())
-        .collect();
+    let answered: Vec<&Request> =
+        point.runs.iter().flat_map(|run| &run.requests).filter(|request| request.failure.is_none()).collect();
     let p99 = |latency| Figure::Latency(latency, Statistic::P(99));
     let mut wanted = vec![Figure::Throughput, Figure::TTFT, Figure::TPOT, Figure::E2EL];
     if answered.len() >= OF_A_HUNDRED {
@@ -123,6 +125,7 @@ fn of_point(point: &Point) -> LoadSummary {
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     LoadSummary {
         load: point.load,
+        runs: number(point.runs.len()),
         requests: number(requests),
         failed: number(requests - answered.len()),
         figures: if answered.is_empty() { BTreeMap::new() } else { figures.collect() },
@@ -160,7 +163,8 @@ fn usual_spread(figure: Figure) -> f64 {
 fn of_requests(figure: Figure, value: f64, answered: &[&Request]) -> Option<f64> {
     match figure {
         Figure::Latency(latency, statistic) => {
-            let values: Vec<f64> = answered.iter().filter_map(|request| of_request(latency, request)).collect();
+            let values: Vec<f64> =
+                answered.iter().filter_map(|request| of_request(latency, request)).collect();
             noise::resampled(values.len(), |places| {
                 let drawn = super::metrics::Distribution::new(places.iter().map(|place| values[*place]));
                 match statistic {

@@ -113,13 +113,8 @@ fn csv_line(load: &Load, number: usize, run: &Run) -> Vec<String> {
     ];
     for latency in Latency::ALL {
         let values = latency.of(&figures);
-        let of = [
-            values.mean(),
-            values.std(),
-            values.median(),
-            values.percentile(90.0),
-            values.percentile(99.0),
-        ];
+        let of =
+            [values.mean(), values.std(), values.median(), values.percentile(90.0), values.percentile(99.0)];
         let cell = |value: Option<f64>| value.map_or_else(String::new, |value| (value * 1e3).to_string());
         cells.extend(of.map(cell));
     }
@@ -133,7 +128,17 @@ fn csv_line(load: &Load, number: usize, run: &Run) -> Vec<String> {
 pub fn llama_benchy(report: &Report, depth: u32) -> String {
     let several = report.points.iter().any(|point| most_at_once(&point.load) != Some(1));
     let heads: &[&str] = if several {
-        &["model", "test", "t/s (total)", "t/s (req)", "peak t/s", "peak t/s (req)", "ttfr (ms)", "est_ppt (ms)", "e2e_ttft (ms)"]
+        &[
+            "model",
+            "test",
+            "t/s (total)",
+            "t/s (req)",
+            "peak t/s",
+            "peak t/s (req)",
+            "ttfr (ms)",
+            "est_ppt (ms)",
+            "e2e_ttft (ms)",
+        ]
     } else {
         &["model", "test", "t/s", "peak t/s", "ttfr (ms)", "est_ppt (ms)", "e2e_ttft (ms)"]
     };
@@ -194,7 +199,10 @@ fn benchy_rows(report: &Report, point: &Point, depth: u32, several: bool) -> Vec
         values.median().map_or_else(String::new, |tokens| format!("{tokens:.0}"))
     };
     let prompt = |request: &Request| {
-        Some(f64::from(request.input_tokens?.saturating_sub(depth)) / request.ttft.filter(|ttft| *ttft > 0.0)?)
+        Some(
+            f64::from(request.input_tokens?.saturating_sub(depth))
+                / request.ttft.filter(|ttft| *ttft > 0.0)?,
+        )
     };
     let answer = |request: &Request| super::metrics::tpot(request).filter(|tpot| *tpot > 0.0).map(f64::recip);
     let each = |of: &dyn Fn(&Request) -> Option<f64>| mean_and_std(all().filter_map(of), 1.0);
@@ -227,7 +235,17 @@ fn benchy_rows(report: &Report, point: &Point, depth: u32, several: bool) -> Vec
                 milliseconds(),
                 milliseconds(),
             ],
-            vec![model, tg, runs(&batch_answer), each(&answer), runs(&peak_of), each(&one_peak), none(), none(), none()],
+            vec![
+                model,
+                tg,
+                runs(&batch_answer),
+                each(&answer),
+                runs(&peak_of),
+                each(&one_peak),
+                none(),
+                none(),
+                none(),
+            ],
         ]
     } else {
         vec![

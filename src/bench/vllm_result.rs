@@ -73,9 +73,8 @@ fn document(report: &Report, load: &Load, run: &Run, goodput: &Goodput) -> Value
     put("request_goodput", json!(figures.request_goodput));
     put("output_throughput", json!(figures.output_throughput));
     put("total_token_throughput", json!(figures.total_token_throughput));
-    let each = |value: fn(&super::result::Request) -> Value| -> Value {
-        run.requests.iter().map(value).collect()
-    };
+    let each =
+        |value: fn(&super::result::Request) -> Value| -> Value { run.requests.iter().map(value).collect() };
     put("input_lens", each(|request| json!(request.input_tokens.unwrap_or(0))));
     put(
         "output_lens",

@@ -1,4 +1,4 @@
-//! GPUs, their driver, NVIDIA's toolkit, and who else holds a GPU.
+//! GPUs, their driver, NVIDIA's toolkit, limits of clocks and power, who else holds a GPU, and who lost it.
 
 use super::{Finding, Seen};
 use crate::cluster::facts::{NodeFacts, Smi};
@@ -59,7 +59,9 @@ pub(super) fn check(seen: &Seen, findings: &mut Vec<Finding>) {
     for facts in seen.facts() {
         driver(facts, findings);
         clocks(facts, findings);
+        capped(facts, findings);
         processes(facts, findings);
+        lost(seen, facts, findings);
     }
 }
 
@@ -115,16 +117,61 @@ fn clocks(facts: &NodeFacts, findings: &mut Vec<Finding>) {
         let low = gpu.clock.zip(gpu.clock_max).filter(|(now, most)| now * 100 < most * HELD_DOWN);
         let (message, hint) = match (reasons.is_empty(), low.filter(|_| busy)) {
             (false, _) => (
-                format!("the driver holds {}'s clocks down: {}", gpu.name, reasons.join(", ")),
+                format!(
+                    "the driver holds {}'s clocks down, as `nvidia-smi -q -d PERFORMANCE` says: {}",
+                    gpu.name,
+                    reasons.join(", ")
+                ),
                 "look at its cooling and its power supply (a Spark wants its own), and lift a cap by `sudo nvidia-smi -rgc`",
             ),
             (true, Some((now, most))) => (
-                format!("{} works at {now} MHz of {most}", gpu.name),
+                format!("{} works at {now} MHz of {most}, while `nvidia-smi` calls it busy", gpu.name),
                 "lift a cap by `sudo nvidia-smi -rgc`; a Spark that stays slow got too little power: shut it down, unplug it for a minute, start again",
             ),
             (true, None) => continue,
         };
         findings.push(Finding::warning("gpu-slow", Some(&facts.node), message, hint));
+    }
+}
+
+/// A power limit this far below the GPU's own is one that somebody set. In percent.
+const LOWERED: f64 = 97.0;
+
+/// Limits that are known while the GPU idles. What clock a cap allows shows only under load: an idle GPU is slow anyhow.
+fn capped(facts: &NodeFacts, findings: &mut Vec<Finding>) {
+    let node = Some(&facts.node);
+    for (file, line) in &facts.nvidia.caps {
+        let message = format!("a limit of the GPU is set at each boot: `{line}` in {file}");
+        let hint = "nothing to do where it is meant, for heat or power; lift it by `sudo nvidia-smi -rgc`, and remove the line";
+        findings.push(Finding::note("gpu-capped", node, message, hint));
+    }
+    for gpu in &facts.gpus {
+        if let (Some(limit), Some(own)) = (gpu.power_limit, gpu.power_default)
+            && limit * 100.0 < own * LOWERED
+        {
+            let message =
+                format!("`nvidia-smi` says that {} may take {limit} W, and by default {own}", gpu.name);
+            let hint = format!("nothing to do where it is meant; lift it by `sudo nvidia-smi -pl {own}`");
+            findings.push(Finding::note("gpu-capped", node, message, &hint));
+        }
+    }
+}
+
+/// Containers of ours that cannot open the GPU any more. Where the driver itself does not work, that is told.
+fn lost(seen: &Seen, facts: &NodeFacts, findings: &mut Vec<Finding>) {
+    if facts.nvidia.smi != Smi::Working {
+        return;
+    }
+    for (container, said) in &facts.nvidia.lost {
+        let name = &seen.profile.name;
+        findings.push(Finding::warning(
+            "gpu-lost",
+            Some(&facts.node),
+            format!("container `{container}` lost the GPU: `nvidia-smi` in it says \"{said}\""),
+            &format!(
+                "sparkctl stop {name}, then deploy; so that it does not come again, see what `docker-cgroup` says of this node"
+            ),
+        ));
     }
 }
 

@@ -7,7 +7,7 @@ use super::Finding;
 use crate::cluster::facts::NodeFacts;
 use crate::memory::{Asked, Budget, Verdict, gib, lifts_limit, seen};
 use crate::model::{Mixer, Scheme, Shape};
-use crate::plan::weights_digest;
+use crate::plan::is_of;
 use crate::profile::{EngineKind, NodeName, Profile};
 use crate::release::Outcome;
 
@@ -33,13 +33,12 @@ pub(super) fn check(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
 /// Whether a release of the same files with the same engine was proven on these nodes.
 fn has_served(profile: &Profile, facts: &[NodeFacts]) -> bool {
     let Some(model) = facts.first().and_then(|head| head.model.as_ref()) else { return false };
-    let weights = weights_digest(&model.files);
     let nodes = |profile: &Profile| -> Vec<_> {
         profile.cluster.nodes.iter().map(|node| (node.name.clone(), node.fabric)).collect()
     };
     facts.iter().flat_map(|facts| &facts.releases).any(|release| {
         release.outcome == Outcome::Deployed
-            && release.weights == weights
+            && is_of(release, &model.files)
             && nodes(&release.profile) == nodes(profile)
             && release.profile.engine == profile.engine
             && release.profile.model == profile.model
@@ -52,22 +51,30 @@ fn fits(profile: &Profile, shape: &Shape, node: &NodeName, budget: &Budget, find
     let of = format!("{} of {}", budget.fraction, gib(budget.memory.total));
     match budget.verdict {
         Verdict::TooBig { lacking } => {
+            let by =
+                budget.measured.map_or(String::new(), |it| format!(", measured by release {}", it.release));
             let parts = match (budget.weights, budget.request) {
                 (Some(weights), Some(request)) => {
                     let context = Asked::of(profile, shape).context;
-                    format!("weights ({}) and cache for {context} tokens ({})", gib(weights), gib(request))
+                    format!(
+                        "weights ({}{by}) and cache for {context} tokens ({})",
+                        gib(weights),
+                        gib(request)
+                    )
                 }
-                (weights, _) => format!("weights ({})", gib(weights.unwrap_or(0))),
+                (weights, _) => format!("weights ({}{by})", gib(weights.unwrap_or(0))),
             };
             let message = format!("{parts} do not fit: {} more than {of}", gib(lacking));
             let found = if is_sure(profile, shape) { Finding::error } else { Finding::warning };
             findings.push(found("memory-fit", Some(node), message, hint).at(cause(profile, budget)));
         }
         Verdict::Unsure { lacking } => {
-            let allowed = gib(budget.allowance.sum());
+            let by = budget.measured.filter(|measured| measured.beside.is_some());
+            let by = by.map_or(String::new(), |it| format!(", as release {} did", it.release));
             let message = format!(
-                "the model may not fit: {} more than {of}, if activations, CUDA graphs and NCCL take {allowed}",
-                gib(lacking)
+                "the model may not fit: {} more than {of}, if activations, CUDA graphs and NCCL take {}{by}",
+                gib(lacking),
+                gib(budget.beside)
             );
             findings
                 .push(Finding::warning("memory-fit", Some(node), message, hint).at(cause(profile, budget)));

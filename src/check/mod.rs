@@ -97,6 +97,17 @@ pub fn again(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
     again_of(&Seen::new(profile, facts, &Links::default()))
 }
 
+/// What can be told of the model alone, for weights that are to be copied without a deploy.
+pub(crate) fn of_weights(profile: &Profile, facts: &[NodeFacts]) -> Vec<Finding> {
+    let links = Links::default();
+    let seen = Seen::new(profile, facts, &links);
+    let mut findings = Vec::new();
+    fabric::needed(&seen, &mut findings);
+    model::needed(&seen, &mut findings);
+    model::check(&seen, &mut findings);
+    findings
+}
+
 fn again_of(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
     fabric::needed(seen, &mut findings);

@@ -1,8 +1,9 @@
 //! The model's folder on each node: whether it is there, whole, readable, and the same everywhere.
 
 use super::{Finding, Seen};
-use crate::cluster::facts::{ModelContent, ModelFolder, NodeFacts};
+use crate::cluster::facts::{ModelContent, ModelFolder, ModelOrigin, NodeFacts};
 use crate::plan::render::size;
+use crate::profile::Profile;
 
 /// The folder itself, without which nothing can be started.
 pub(super) fn needed(seen: &Seen, findings: &mut Vec<Finding>) {
@@ -18,12 +19,14 @@ pub(super) fn needed(seen: &Seen, findings: &mut Vec<Finding>) {
         }
     }
     if let Some(head) = seen.head() {
-        findings.extend(absent(path, head.facts));
+        let nowhere = seen.facts().all(|facts| facts.model.is_none());
+        let source = seen.profile.model.source.as_deref().filter(|_| nowhere);
+        findings.extend(absent(path, source, head.facts));
     }
 }
 
-/// Why the head's folder is no model.
-fn absent(path: &str, head: &NodeFacts) -> Option<Finding> {
+/// Why the head's folder is no model. `source`: where it can be fetched from, if no node has it.
+fn absent(path: &str, source: Option<&str>, head: &NodeFacts) -> Option<Finding> {
     let (message, hint) = match &head.model {
         None if head.gap("model").is_some() => (
             format!("`{path}` does not answer: its file system hangs"),
@@ -31,7 +34,12 @@ fn absent(path: &str, head: &NodeFacts) -> Option<Finding> {
         ),
         None => (
             format!("there is no folder `{path}`"),
-            "correct `model.path`, or put the model there".to_owned(),
+            match source {
+                Some(source) => {
+                    format!("`sparkctl fetch PROFILE` brings {source} there; or correct `model.path`")
+                }
+                None => "correct `model.path`, or put the model there".to_owned(),
+            },
         ),
         Some(model) if !model.dangling.is_empty() => (
             format!("`{path}` has links that lead nowhere: {}", model.dangling.join(", ")),
@@ -68,6 +76,9 @@ pub(super) fn check(seen: &Seen, findings: &mut Vec<Finding>) {
         if member.rank == 0 {
             shards(member.facts, content, findings);
             problems(member.facts, content, findings);
+            if let Some(origin) = &content.origin {
+                findings.extend(other_revision(seen.profile, member.facts, origin));
+            }
         }
         incomplete(member.facts, content, findings);
         owner(member.facts, content, member.rank > 0 && !has_all(folder, model), findings);
@@ -75,7 +86,7 @@ pub(super) fn check(seen: &Seen, findings: &mut Vec<Finding>) {
 }
 
 fn has_all(folder: &ModelFolder, of: &ModelFolder) -> bool {
-    of.files.iter().all(|file| folder.files.contains(file))
+    of.files.iter().all(|file| folder.file(&file.path).is_some_and(|there| there.is_like(file)))
 }
 
 /// The first few names, and how many more there are.
@@ -148,6 +159,62 @@ fn incomplete(facts: &NodeFacts, content: &ModelContent, findings: &mut Vec<Find
             .at("model.path"),
         );
     }
+}
+
+/// Another model than `model.source` names, or another commit of it. A name of a branch or tag is only compared where
+/// the Hub's cache knows its commit.
+fn other_revision(profile: &Profile, facts: &NodeFacts, origin: &ModelOrigin) -> Option<Finding> {
+    /// As few digits of a commit as Git prints.
+    const SHORT: usize = 7;
+    let short = |commit: &String| commit.chars().take(12).collect::<String>();
+    let are: Vec<_> = origin.revisions.iter().map(short).collect();
+    let are = are.join(" and ");
+    let wanted = profile.model.source.as_deref().and_then(|source| source.strip_prefix("hf:"));
+    let (repo, revision) = wanted.map_or((None, None), |wanted| match wanted.split_once('@') {
+        Some((repo, revision)) => (Some(repo), Some(revision)),
+        None => (Some(wanted), None),
+    });
+    let fetch = |revision: &str| {
+        let revision = if revision.is_empty() { String::new() } else { format!(" --revision {revision}") };
+        format!(
+            "fetch what is wanted: hf download {}{revision}; or correct `model.source`",
+            repo.unwrap_or("OWNER/NAME")
+        )
+    };
+    let error = |message: String| {
+        let hint = fetch(revision.unwrap_or_default());
+        Some(Finding::error("model-revision", Some(&facts.node), message, &hint).at("model.source"))
+    };
+    let by = &origin.told_by;
+    if let (Some(repo), Some(is)) = (repo, &origin.repo)
+        && !repo.eq_ignore_ascii_case(is)
+    {
+        return error(format!(
+            "`{}` is {is}, as {by} says, and `model.source` names {repo}",
+            profile.model.path
+        ));
+    }
+    if let Some(revision) = revision {
+        let is_commit = revision.len() >= SHORT && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let commit = origin.refs.get(revision).cloned().or(is_commit.then(|| revision.to_ascii_lowercase()));
+        if let Some(commit) = commit
+            && origin.revisions.iter().any(|is| !is.starts_with(&commit))
+        {
+            let named = if origin.refs.contains_key(revision) {
+                format!(" ({})", short(&commit))
+            } else {
+                String::new()
+            };
+            return error(format!(
+                "the files are of revision {are}, as {by} says, and `model.source` names {revision}{named}"
+            ));
+        }
+    }
+    (origin.revisions.len() > 1).then(|| {
+        let message = format!("the files are of several revisions, {are}, as {by} says");
+        let hint = fetch(revision.unwrap_or_default());
+        Finding::warning("model-revision", Some(&facts.node), message, &hint).at("model.path")
+    })
 }
 
 /// Files of other users. Where weights are to be copied, the user has to write.

@@ -31,6 +31,9 @@ struct Line {
     value: fn(&Seen, &Member) -> Option<String>,
 }
 
+const FIRMWARE: &str =
+    "bring both to one version: sudo fwupdmgr refresh && sudo fwupdmgr update, then switch them off and on";
+
 const LINES: &[Line] = &[
     Line { what: "system", id: None, value: |_, m| Some(m.facts.system.os.clone()) },
     Line {
@@ -52,6 +55,18 @@ const LINES: &[Line] = &[
         id: Some(("parity-driver", Severity::Warning, "bring both to one driver, then reboot")),
         value: |_, m| Some(m.facts.gpus.first()?.driver.clone()),
     },
+    Line {
+        what: "vbios",
+        id: Some(("parity-firmware", Severity::Warning, FIRMWARE)),
+        value: |_, m| m.facts.gpus.first()?.vbios.clone(),
+    },
+    Line {
+        what: "firmware",
+        id: Some(("parity-firmware", Severity::Warning, FIRMWARE)),
+        value: |_, m| m.facts.system.firmware.clone(),
+    },
+    Line { what: "nic", id: Some(("parity-firmware", Severity::Warning, FIRMWARE)), value: |_, m| card(m) },
+    Line { what: "caps", id: None, value: |_, m| caps(m.facts) },
     Line { what: "cuda", id: None, value: |_, m| m.facts.nvidia.cuda.clone() },
     Line {
         what: "docker",
@@ -122,6 +137,24 @@ fn memory(seen: &Seen, findings: &mut Vec<Finding>) {
     let hint = "set `engine.memory_fraction` for the smallest; a node that lost memory may keep it for a crash kernel or CMA";
     let message = format!("memory differs: {}", told.join(", "));
     findings.push(Finding::warning("parity-memory", None, message, hint));
+}
+
+/// Firmware of the card that the fabric's address is on.
+fn card(member: &Member) -> Option<String> {
+    let devices = &member.facts.interface_of(member.node.fabric)?.rdma;
+    devices.iter().find_map(|name| member.facts.rdma_device(name)?.firmware.clone())
+}
+
+/// Limits of the GPU that are set at each boot; not known where the driver was not asked.
+fn caps(facts: &NodeFacts) -> Option<String> {
+    facts.gpus.first()?;
+    let flags = facts
+        .nvidia
+        .caps
+        .iter()
+        .map(|(_, line)| line.split_once("nvidia-smi ").map_or(line.as_str(), |of| of.1));
+    let flags: Vec<_> = flags.collect();
+    Some(if flags.is_empty() { "none".to_owned() } else { flags.join("; ") })
 }
 
 fn gpus(facts: &NodeFacts) -> Option<String> {

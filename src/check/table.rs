@@ -339,6 +339,20 @@ pub const CHECKS: &[Check] = &[
     ),
     check(
         "gpu",
+        "gpu-capped",
+        N,
+        "no limit of the GPU's clocks or power is set",
+        "a cap that was set against heat or power cuts costs speed by as much; what a cap allows shows only under load, so an idle GPU is judged by what sets it",
+    ),
+    check(
+        "gpu",
+        "gpu-lost",
+        W,
+        "the containers that run can still open the GPU",
+        "a `systemctl daemon-reload`, as a package update does, can take the GPU from a running container: it serves until it next opens a device",
+    ),
+    check(
+        "gpu",
         "gpu-persistence",
         N,
         "the driver stays loaded (persistence mode)",
@@ -392,6 +406,13 @@ pub const CHECKS: &[Check] = &[
         W,
         "no download was left unfinished",
         "the folder may miss what was still to come",
+    ),
+    check(
+        "model",
+        "model-revision",
+        E,
+        "the files are of the model and the revision that `model.source` names",
+        "another revision may answer otherwise, or need another version of the engine, and nothing else would tell",
     ),
     check(
         "model",
@@ -612,6 +633,13 @@ pub const CHECKS: &[Check] = &[
         N,
         "all nodes have one version of Docker and of NVIDIA's toolkit",
         "faults of one version look like faults of one node",
+    ),
+    check(
+        "parity",
+        "parity-firmware",
+        W,
+        "machines, GPUs and fabric cards have one firmware",
+        "firmware sets limits of power and links: the node with the other one may be slow, or lose its link, and nothing else tells why",
     ),
     check("parity", "parity-memory", W, "all nodes have the same memory", "the smallest holds for the group"),
     vital(

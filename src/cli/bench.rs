@@ -1,6 +1,7 @@
 //! `bench`: load on an endpoint, and what it bore.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use clap::{Args, ValueEnum};
 use futures_util::future::join_all;
 
 use super::change::usage;
-use super::{Global, Output, known, print, session};
+use super::{Global, Output, known, session};
 use crate::bench::load::{self, BenchError, Target};
 use crate::bench::metrics::Goodput;
 use crate::bench::result::{Load, Report, Subject};
@@ -97,6 +98,8 @@ pub struct BenchArgs {
     /// Writes the result, every request of it, to this file.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    #[command(flatten)]
+    told: super::bench_told::Told,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -106,7 +109,8 @@ enum EndpointArg {
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0 && *number <= 1e9);
+    let number =
+        text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0 && *number <= 1e9);
     number.ok_or_else(|| "write a number above 0".to_owned())
 }
 
@@ -133,29 +137,51 @@ fn goodput(text: &str) -> Result<Goodput, String> {
 pub async fn run(args: BenchArgs, global: &Global) -> Result<Exit, CommandError> {
     // Before anything is asked of anybody.
     let given = args.prompts.as_deref().map(read_prompts).transpose()?;
-    if let Some(file) = &args.save {
+    for file in args.save.iter().chain(args.told.files()) {
         writable(file)?;
     }
     let found = find(&args, global).await?;
     let order = order(&args, given, found.profile.as_ref());
+    let then = match &args.told.compare {
+        Some(with) => {
+            Some(with.find(found.profile.as_ref(), &found.hosts, found.target.subject.release).await?)
+        }
+        None => None,
+    };
+    let orders = match &then {
+        Some(then) => then.orders(order, args.requests.is_some() || args.duration.is_some())?,
+        None => vec![order],
+    };
     let before = found.look().await;
-    let mut screen = report::bench::Screen::new(&order, global.output == Output::Text && !global.quiet);
-    let measured = load::run(&order, &found.target, |progress| screen.tell(progress)).await;
-    screen.end();
-    let mut result = measured.map_err(|error| failed(&error, &found.target.subject.url))?;
+    let shown = global.output == Output::Text && !global.quiet;
+    let mut result = measure(&orders, &found, shown).await?;
     let after = found.look().await;
     result.notes.extend(notes::clocks(&before, &after));
     if let Some(file) = &args.save {
-        save(file, &result)?;
+        write(file, &serde_json::to_vec(&result).expect("a report is always JSON"))?;
     }
     let goodput = args.goodput.unwrap_or_default();
-    match global.output {
-        Output::Json => print(&format!("{}\n", report::json::document(report::bench::document(&result, &goodput)))),
-        Output::Text => print(&report::bench::text(&result, &goodput)),
-    }
+    let kept = args.told.tell(&result, &goodput, then.as_ref(), global)?;
     let answered = result.points.iter().flat_map(|point| &point.runs).flat_map(|run| &run.requests);
     // Where nothing was answered, nothing was measured.
-    Ok(if answered.into_iter().any(|request| request.failure.is_none()) { Exit::Done } else { Exit::Unhealthy })
+    let answered = answered.into_iter().any(|request| request.failure.is_none());
+    Ok(if kept && answered { Exit::Done } else { Exit::Unhealthy })
+}
+
+/// One order after another, as one report.
+async fn measure(orders: &[Order], found: &Found, shown: bool) -> Result<Report, CommandError> {
+    let mut whole: Option<Report> = None;
+    for order in orders {
+        let mut screen = report::bench::Screen::new(order, shown);
+        let measured = load::run(order, &found.target, |progress| screen.tell(progress)).await;
+        screen.end();
+        let report = measured.map_err(|error| failed(&error, &found.target.subject.url))?;
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => whole.join(report),
+        }
+    }
+    whole.ok_or_else(|| usage("there is no load to measure"))
 }
 
 /// What is to be measured, and the nodes it runs on, where they are known.
@@ -196,7 +222,9 @@ async fn deployment(args: &BenchArgs, global: &Global) -> Result<Found, CommandE
     let facts: Vec<NodeFacts> = facts.into_iter().flatten().collect();
     let Some(release) = planner::running(&profile.name, &facts) else {
         let message = format!("error: {} does not run", profile.name);
-        return Err(CommandError::new(Exit::Unhealthy, message).hint("deploy it, or give an endpoint with --url"));
+        return Err(
+            CommandError::new(Exit::Unhealthy, message).hint("deploy it, or give an endpoint with --url")
+        );
     };
     let served = planner::release_numbered(release, &facts).map_or(profile, |record| record.profile);
     let subject = Subject {
@@ -213,7 +241,8 @@ async fn deployment(args: &BenchArgs, global: &Global) -> Result<Found, CommandE
 fn normal(url: &str) -> String {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let url = url.trim_end_matches('/');
-    let url = ["/chat/completions", "/completions"].iter().find_map(|end| url.strip_suffix(end)).unwrap_or(url);
+    let url =
+        ["/chat/completions", "/completions"].iter().find_map(|end| url.strip_suffix(end)).unwrap_or(url);
     if url.ends_with("/v1") { url.to_owned() } else { format!("{url}/v1") }
 }
 
@@ -296,11 +325,14 @@ fn failed(error: &BenchError, url: &str) -> CommandError {
     };
     let told = CommandError::new(exit, format!("error: {url} cannot be measured: {}", in_full(error)));
     match error {
-        BenchError::Encrypted(_) => told.hint("give the address of the engine itself, or of a tunnel to it, with http://"),
-        BenchError::NoAnswer(_) => told.hint("see that it serves, and that this machine may reach it: `curl` its /v1/models"),
-        BenchError::Refused(_) => {
-            told.hint("see its message: the model's name, the key, or lengths beyond its context may be wrong")
+        BenchError::Encrypted(_) => {
+            told.hint("give the address of the engine itself, or of a tunnel to it, with http://")
         }
+        BenchError::NoAnswer(_) => {
+            told.hint("see that it serves, and that this machine may reach it: `curl` its /v1/models")
+        }
+        BenchError::Refused(_) => told
+            .hint("see its message: the model's name, the key, or lengths beyond its context may be wrong"),
         _ => told,
     }
 }
@@ -313,11 +345,11 @@ fn writable(file: &Path) -> Result<(), CommandError> {
 }
 
 /// Whole or not at all.
-fn save(file: &Path, result: &Report) -> Result<(), CommandError> {
+pub(super) fn write(file: &Path, content: &[u8]) -> Result<(), CommandError> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&mut new, result)?;
+        new.write_all(content)?;
         new.persist(file)?;
         Ok(())
     };

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use clap::Args;
 use jiff::Timestamp;
 use std::io::IsTerminal;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Global, Output, check, known, session};
@@ -13,11 +14,13 @@ use crate::delivery::Delivery;
 use crate::error::{CommandError, Exit, in_full};
 use crate::event::{Event, Events, RunOutcome};
 use crate::execute::{Cancel, Hosts};
+use crate::hooks;
 use crate::host::HostError;
 use crate::operation::{Operation, Reconnect, Target};
-use crate::plan::planner::Operator;
-use crate::profile::Profile;
+use crate::plan::planner::{Operator, SyncWishes};
+use crate::profile::{NodeName, Profile};
 use crate::release::ReleaseNumber;
+use crate::release::lock::Claim;
 use crate::report::{Sink, audit::Audit, json::Json, report, terminal::Terminal};
 
 /// Plans, moves bytes, switches, proves, records; on failure the release before comes back.
@@ -28,6 +31,46 @@ pub struct DeployArgs {
     profile: known::ProfileArgs,
     #[command(flatten)]
     checks: check::Skip,
+    #[command(flatten)]
+    lock: LockArgs,
+}
+
+/// What to do while another operation is at work on the nodes.
+#[derive(Debug, Args)]
+struct LockArgs {
+    /// Waits while another operation is at work on the nodes, at most so long (90s, 5m; a day where no limit is named);
+    /// without this, that is refused at once.
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "24h",
+          value_parser = crate::profile::duration_from_words)]
+    wait: Option<Duration>,
+}
+
+impl LockArgs {
+    fn claim(&self) -> Claim {
+        let claim = Claim { wait: self.wait.unwrap_or_default(), ..Claim::new() };
+        match std::env::var(hooks::TOKEN) {
+            Ok(token) if !token.is_empty() => Claim { token, ..claim },
+            _ => claim,
+        }
+    }
+}
+
+/// The weights to all nodes, alone, verified by hash: what runs is not touched.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sparkctl sync profiles/qwen35-122b.yaml\n  sparkctl sync --verify profiles/qwen35-122b.yaml"
+)]
+pub struct SyncArgs {
+    #[command(flatten)]
+    profile: known::ProfileArgs,
+    /// Hashes every file anew on every node: finds bytes that changed on a disk while the file's time did not.
+    #[arg(long)]
+    verify: bool,
+    /// Removes files from the other nodes that the head's folder does not have.
+    #[arg(long)]
+    delete_extra: bool,
+    #[command(flatten)]
+    lock: LockArgs,
 }
 
 /// Back to an earlier release: the same image content, arguments, environment and weights.
@@ -39,6 +82,8 @@ pub struct RollbackArgs {
     /// The release to go back to; left out, the one deployed before the one that runs.
     #[arg(long, value_name = "N")]
     to: Option<ReleaseNumber>,
+    #[command(flatten)]
+    lock: LockArgs,
 }
 
 /// Ends the whole group of ranks; the logs are kept.
@@ -47,12 +92,15 @@ pub struct RollbackArgs {
 pub struct StopArgs {
     /// A deployment's name, or a profile's file; left out, the only one known here.
     name: Option<String>,
+    #[command(flatten)]
+    lock: LockArgs,
 }
 
 enum What {
     Deploy(Delivery, Vec<String>),
     Rollback(Target),
     Stop,
+    Sync(SyncWishes),
 }
 
 /// `sparkctl deploy`.
@@ -61,20 +109,27 @@ pub async fn deploy(args: DeployArgs, global: &Global) -> Result<Exit, CommandEr
     let loaded = known::load(&args.profile)?;
     let delivery = known::read(&loaded).await?;
     let Loaded { profile, places } = loaded;
-    run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), global).await
+    run(&profile, Some(places), "deploy", What::Deploy(delivery, skip), &args.lock.claim(), global).await
+}
+
+/// `sparkctl sync`.
+pub async fn sync(args: SyncArgs, global: &Global) -> Result<Exit, CommandError> {
+    let Loaded { profile, places } = known::load(&args.profile)?;
+    let wishes = SyncWishes { verify: args.verify, delete_extra: args.delete_extra };
+    run(&profile, Some(places), "sync", What::Sync(wishes), &args.lock.claim(), global).await
 }
 
 /// `sparkctl rollback`.
 pub async fn rollback(args: RollbackArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
     let target = args.to.map_or(Target::Before, Target::Number);
-    run(&profile, None, "rollback", What::Rollback(target), global).await
+    run(&profile, None, "rollback", What::Rollback(target), &args.lock.claim(), global).await
 }
 
 /// `sparkctl stop`.
 pub async fn stop(args: StopArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
-    run(&profile, None, "stop", What::Stop, global).await
+    run(&profile, None, "stop", What::Stop, &args.lock.claim(), global).await
 }
 
 /// A mistake in how sparkctl was called.
@@ -90,16 +145,57 @@ pub(super) fn operator(skip: Vec<String>) -> Operator {
         name.ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "unknown".to_owned())
     });
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now(), skip }
+    Operator { who: format!("{user}@{}", machine.trim()), now: Timestamp::now(), skip, token: String::new() }
 }
 
-/// `places` are those of the profile's fields, where it was read from a file just now.
 async fn run(
     profile: &Profile,
     places: Option<Places>,
     command: &str,
     what: What,
+    claim: &Claim,
     global: &Global,
+) -> Result<Exit, CommandError> {
+    let mut further: Vec<Box<dyn Sink>> = Vec::new();
+    // A profile whose weights were copied is not yet what is deployed.
+    if !matches!(what, What::Sync(_)) {
+        further.push(Box::new(known::Remember::new(profile)?));
+    }
+    told(profile, places, command, further, global, async |events, cancel| {
+        let (hosts, errors) = session::connect(profile, global).await;
+        if errors.is_empty() {
+            operate(profile, global, &hosts, what, claim, events, cancel).await
+        } else {
+            unreachable(profile, &errors, events).await
+        }
+    })
+    .await
+}
+
+/// The outcome, and last event, of a run that could not begin, as nodes could not be connected to.
+pub(super) async fn unreachable(
+    profile: &Profile,
+    errors: &[(NodeName, HostError)],
+    events: &Events,
+) -> RunOutcome {
+    let outcome = RunOutcome::Unreachable {
+        errors: errors.iter().map(|(_, error)| in_full(error)).collect(),
+        hints: errors.iter().filter_map(|(_, error)| error.hint()).collect(),
+        state: "nothing was changed".to_owned(),
+    };
+    events.tell(Event::Finished { deployment: profile.name.clone(), outcome: outcome.clone() }).await;
+    outcome
+}
+
+/// A run from its record's first line to its exit status: what `work` tells goes to the record, to `further`, and to whoever
+/// looks on. `places` are those of the profile's fields, where it was read from a file just now.
+pub(super) async fn told(
+    profile: &Profile,
+    places: Option<Places>,
+    command: &str,
+    further: Vec<Box<dyn Sink>>,
+    global: &Global,
+    work: impl AsyncFnOnce(&Events, &Cancel) -> RunOutcome,
 ) -> Result<Exit, CommandError> {
     let folder = known::state()?.join(profile.name.as_str()).join("runs");
     let folder = folder.join(format!("{}-{command}", Timestamp::now().strftime("%Y%m%dT%H%M%S%3f")));
@@ -117,24 +213,15 @@ async fn run(
             Box::new(Terminal::new(live, global.quiet, global.verbose > 0, record, places))
         }
     };
-    let remember = known::Remember::new(profile)?;
+    let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(audit)];
+    sinks.extend(further);
+    sinks.push(shown);
     let (events, receiver) = Events::channel();
-    let reporting = tokio::spawn(report(receiver, vec![Box::new(audit), Box::new(remember), shown]));
+    let reporting = tokio::spawn(report(receiver, sinks));
 
     let (switch, cancel) = Cancel::new();
     let signals = listen(switch)?;
-    let (hosts, errors) = session::connect(profile, global).await;
-    let outcome = if errors.is_empty() {
-        operate(profile, global, &hosts, what, &events, &cancel).await
-    } else {
-        let outcome = RunOutcome::Unreachable {
-            errors: errors.iter().map(|(_, error)| in_full(error)).collect(),
-            hints: errors.iter().filter_map(|(_, error)| error.hint()).collect(),
-            state: "nothing was changed".to_owned(),
-        };
-        events.tell(Event::Finished { deployment: profile.name.clone(), outcome: outcome.clone() }).await;
-        outcome
-    };
+    let outcome = work(&events, &cancel).await;
     drop(events);
     // The report ends with its last sender; an outcome that nobody read would be a lie by omission.
     let _ = reporting.await;
@@ -150,17 +237,19 @@ async fn operate(
     global: &Global,
     hosts: &Hosts,
     what: What,
+    claim: &Claim,
     events: &Events,
     cancel: &Cancel,
 ) -> RunOutcome {
     let skip = if let What::Deploy(_, skip) = &what { skip.clone() } else { Vec::new() };
-    let operator = operator(skip);
+    let operator = Operator { token: claim.token.clone(), ..operator(skip) };
     let reconnect = &Again { profile, global };
-    let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect };
+    let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect, claim };
     match what {
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
         What::Stop => operation.stop().await,
+        What::Sync(wishes) => operation.sync(wishes).await,
     }
 }
 

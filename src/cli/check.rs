@@ -1,6 +1,7 @@
 //! `check`: everything that would make a deploy fail, or go badly, with what to do. Changes nothing.
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
 
 use clap::Args;
 
@@ -9,10 +10,11 @@ use super::{Global, Output, known, print, session};
 use crate::check::{self, CHECKS, Finding, Selection, Severity};
 use crate::config::Loaded;
 use crate::error::{CommandError, Exit, in_full};
+use crate::fabric::{Measured, Tell};
 use crate::host::HostError;
 use crate::operation::{self, Examined};
 use crate::profile::{NodeName, Profile};
-use crate::report::check::Report;
+use crate::report::check::{Report, measured_line};
 use crate::report::json;
 
 /// Every check ahead of a deploy, each with what was seen, how to mend it, and why it matters. Changes nothing.
@@ -76,8 +78,16 @@ pub async fn run(args: CheckArgs, global: &Global) -> Result<Exit, CommandError>
     let Loaded { profile, places } = loaded;
     let (hosts, errors) = session::connect(&profile, global).await;
     let operator = change::operator(Vec::new());
+    // Eight nodes take most of a minute.
+    let tells = global.output == Output::Text && !global.quiet;
+    let tell = |measured: &Measured| {
+        if tells {
+            let _ = writeln!(std::io::stderr(), "{}", measured_line(measured));
+        }
+    };
+    let measure: Option<Tell<'_>> = if args.measure { Some(&tell) } else { None };
     let Examined { facts, findings } =
-        operation::check(&profile, &delivery, &hosts, &operator, args.measure).await;
+        operation::check(&profile, &delivery, &hosts, &operator, measure).await;
     let refused = errors.iter().map(|(node, error)| refused(&profile, node, error));
     let findings = refused.chain(findings).filter(|finding| selection.tells(finding)).collect();
     let parity = check::parity_table(&profile, &facts);

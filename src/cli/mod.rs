@@ -1,10 +1,12 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
 mod bench;
+mod bench_told;
 mod change;
 mod check;
 mod config;
 mod facts;
+mod fetch;
 mod fit;
 mod import;
 mod init;
@@ -17,6 +19,7 @@ mod schema;
 mod session;
 mod ssh_hosts;
 mod status;
+mod unlock;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -70,12 +73,15 @@ enum Command {
     Facts(facts::FactsArgs),
     Fit(fit::FitArgs),
     Deploy(change::DeployArgs),
+    Fetch(fetch::FetchArgs),
+    Sync(change::SyncArgs),
     Status(status::StatusArgs),
     Bench(bench::BenchArgs),
     Rollback(change::RollbackArgs),
     Releases(releases::ReleasesArgs),
     Stop(change::StopArgs),
     Logs(logs::LogsArgs),
+    Unlock(unlock::UnlockArgs),
     Import(import::ImportArgs),
     Config(config::ConfigArgs),
     Schema(schema::SchemaArgs),
@@ -129,12 +135,15 @@ async fn run(command: Command, global: &Global) -> Result<Exit, CommandError> {
         Command::Facts(args) => facts::run(args, global).await,
         Command::Fit(args) => fit::run(args, global).await,
         Command::Deploy(args) => change::deploy(args, global).await,
+        Command::Fetch(args) => fetch::run(args, global).await,
+        Command::Sync(args) => change::sync(args, global).await,
         Command::Status(args) => status::run(args, global).await,
         Command::Bench(args) => bench::run(args, global).await,
         Command::Rollback(args) => change::rollback(args, global).await,
         Command::Releases(args) => releases::run(args, global).await,
         Command::Stop(args) => change::stop(args, global).await,
         Command::Logs(args) => logs::run(args, global).await,
+        Command::Unlock(args) => unlock::run(args, global).await,
         Command::Import(args) => import::run(args, global),
         Command::Config(args) => config::run(&args, global),
         Command::Schema(args) => Ok(schema::run(&args)),

@@ -52,7 +52,7 @@ pub async fn run(args: PlanArgs, global: &Global) -> Result<Exit, CommandError> 
         let unreachable = |errors: Vec<_>| session::unreachable(&errors);
         let mut facts = operation::look(&profile, &hosts).await.map_err(unreachable)?;
         operation::compare(&profile, &delivery, &hosts, &mut facts).await.map_err(unreachable)?;
-        let fabric = operation::probe(&profile, &hosts, &facts, false).await;
+        let fabric = operation::probe(&profile, &hosts, &facts, None).await;
         (facts, fabric)
     };
     let mut planned =

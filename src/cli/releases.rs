@@ -35,7 +35,7 @@ pub async fn run(args: ReleasesArgs, global: &Global) -> Result<Exit, CommandErr
             print(&format!("{}\n", report::json::document(content)));
         }
         Output::Text if releases.is_empty() => print(&format!("{}: no release yet\n", profile.name)),
-        Output::Text => print(&report::status::releases(&releases, running)),
+        Output::Text => print(&report::status::releases(&releases, running, global.verbose > 0)),
     }
     for why in facts.iter().flat_map(|facts| &facts.unreadable_releases) {
         tracing::warn!("a release record cannot be read: {why}");

@@ -34,6 +34,12 @@ pub async fn connect(profile: &Profile, global: &Global) -> (Hosts, Vec<(NodeNam
     (hosts, errors)
 }
 
+/// Connects to the head alone.
+pub async fn connect_head(profile: &Profile, global: &Global) -> Result<Arc<dyn Host>, HostError> {
+    let options = SshOptions { config_file: global.ssh_config.clone() };
+    host::connect(profile.head(), profile.cluster.user.as_deref(), &options).await
+}
+
 /// The error of nodes that could not be reached or asked.
 pub fn unreachable(errors: &[HostError]) -> CommandError {
     let messages: Vec<_> = errors.iter().map(|error| format!("error: {}", in_full(error))).collect();

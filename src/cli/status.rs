@@ -24,7 +24,7 @@ pub async fn run(args: StatusArgs, global: &Global) -> Result<Exit, CommandError
     let status = ask(&profile, &hosts, &unreachable).await;
     match global.output {
         Output::Json => print(&format!("{}\n", report::json::document(&status))),
-        Output::Text => print(&report::status::status(&status, Timestamp::now())),
+        Output::Text => print(&report::status::status(&status, Timestamp::now(), global.verbose > 0)),
     }
     Ok(status.exit())
 }

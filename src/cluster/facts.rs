@@ -28,8 +28,8 @@ pub use docker::{
 pub use gpu::{Gpu, GpuProcess, Nvidia, Smi};
 pub use machine::{Clock, Cpu, Limit, Process, Sshd, System, User};
 pub use model::{
-    Disk, ForeignFile, FoundModel, ModelContent, ModelFile, ModelFolder, ModelForm, ModelScan, Safetensors,
-    ShardIndex,
+    Disk, ForeignFile, FoundModel, ModelContent, ModelFile, ModelFolder, ModelForm, ModelOrigin, ModelScan,
+    Safetensors, ShardIndex,
 };
 pub use network::{
     Gid, GidKind, Interface, InterfaceAddress, InterfaceKind, Listener, Peer, RdmaDevice, RdmaPort, Route,

@@ -24,6 +24,7 @@ const SCRIPT_LIMIT: Duration = Duration::from_secs(75);
 /// The script, with the two programs that read models as functions ahead of it.
 const SCRIPT: &str = concat!(
     "model_reader() {\ncat <<'PYTHON'\n",
+    include_str!("../transfer/seen.py"),
     include_str!("gather/model.py"),
     "PYTHON\n}\nmodel_scanner() {\ncat <<'PYTHON'\n",
     include_str!("gather/scan.py"),

@@ -101,6 +101,19 @@ impl Read<'_> {
     }
 }
 
+/// Whether a line says no more than that somebody waits, or that the endpoint was asked: no sign that anything moves.
+pub fn only_waits(line: &str) -> bool {
+    static WAITS: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(concat!(
+            r"Waiting for creating a placement group|No available shared memory broadcast block",
+            r"|Avg prompt throughput: 0\.0 tokens/s, Avg generation throughput: 0\.0 tokens/s",
+            r#"|"(?:GET|POST|HEAD) /"#
+        ))
+        .expect("a regex")
+    });
+    WAITS.is_match(line)
+}
+
 /// Where the first traceback's last exception is: of a chain, the one raised at the end.
 pub(super) fn first_exception(lines: &[LogLine]) -> Option<usize> {
     let starts = |read: &Read<'_>| read.body().starts_with("Traceback (most recent call last)");

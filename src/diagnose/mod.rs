@@ -17,6 +17,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::profile::NodeName;
+pub use hang::Stuck;
+pub use lines::only_waits;
 use signatures::{Class, Severity, Signature};
 
 /// Most lines told.
@@ -33,6 +35,8 @@ pub struct RankEvidence {
     pub lines: Vec<LogLine>,
     /// How it ended; none while it runs.
     pub end: Option<End>,
+    /// What was seen of it when nothing had moved for too long; none where something else failed.
+    pub stuck: Option<Stuck>,
 }
 
 /// A line of a log.

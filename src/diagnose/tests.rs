@@ -10,7 +10,7 @@ macro_rules! log {
 
 fn rank(rank: u32, log: &str, end: Option<End>) -> RankEvidence {
     let node = format!("spark{}", rank + 1).parse().unwrap();
-    RankEvidence { node, rank, lines: log.lines().map(LogLine::parse).collect(), end }
+    RankEvidence { node, rank, lines: log.lines().map(LogLine::parse).collect(), end, stuck: None }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every use needs the option")]
@@ -84,6 +84,143 @@ fn silent_hangs_are_known() {
     let begun = "[2026-09-21 13:37:04 TP0] Init torch distributed begin.";
     let diagnosis = diagnose(&[rank(0, begun, None), rank(1, begun, None)]);
     assert_eq!(diagnosis.id, Some("RENDEZVOUS-HANG"), "{diagnosis:#?}");
+}
+
+/// A rank that stood still, and what was seen of it.
+fn stuck(number: u32, log: &str, connecting: &[&str], stacks: &str) -> RankEvidence {
+    let own = |net: &str| format!("{net}.{}", 11 + number).parse().unwrap();
+    let stuck = Stuck {
+        silence: std::time::Duration::from_secs(150),
+        stage: None,
+        fabric: own("192.168.200"),
+        addresses: vec![own("192.168.200"), own("10.77.0")],
+        connecting: connecting.iter().map(|to| to.parse().unwrap()).collect(),
+        stacks: stacks.to_owned(),
+    };
+    RankEvidence { stuck: Some(stuck), ..rank(number, log, None) }
+}
+
+/// What both ranks wrote, where the worker connects to and is: the failure, the rank to blame, words of cause and hint.
+type Case = (&'static str, &'static str, &'static str, &'static str, Option<u32>, &'static str, &'static str);
+
+#[test]
+fn which_hang_it_is_shows_in_sockets_and_stacks() {
+    const GROUPS: &str = "(Worker pid=1) WARNING 11-30 13:07:29 [c.py:1] Custom allreduce is disabled because this process group spans across nodes.";
+    const MET: &str = "(Worker pid=1) INFO 11-30 13:07:17 [p.py:1] world_size=2 rank=0 local_rank=0 distributed_init_method=tcp://192.168.200.11:29501 backend=gloo";
+    const NCCL: &str = "(Worker pid=1) INFO 11-30 13:07:18 [pynccl.py:1] vLLM is using nccl==2.28.9";
+    const BEGUN: &str =
+        "g1:312:312 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 commId 0x2 - Init START";
+    const LOADS: &str = "Loading safetensors checkpoint shards:  43% Completed | 43/100 [00:09<00:27]";
+    const LAN: &str = "10.77.0.11:41327";
+    const FABRIC: &str = "192.168.200.11:41327";
+    const INTERNET: &str = "34.120.1.2:443";
+    let queue = "    wait_until_ready (vllm/distributed/device_communicators/shm_broadcast.py:517)";
+    let nccl = "    ncclCommInitRank (vllm/distributed/device_communicators/pynccl_wrapper.py:400)";
+    let gloo = "    new_group (torch/distributed/distributed_c10d.py:5000)";
+    let load = "    load_weights (vllm/model_executor/models/qwen3.py:300)";
+    let cases: &[Case] = &[
+        (
+            GROUPS,
+            LAN,
+            "",
+            "MQ-HANG",
+            Some(0),
+            "rank 1 on spark2 connects to 10.77.0.11:41327",
+            "VLLM_HOST_IP",
+        ),
+        (
+            GROUPS,
+            LAN,
+            queue,
+            "MQ-HANG",
+            Some(0),
+            "the message queue of a rank announces a wrong address",
+            "VLLM_HOST_IP",
+        ),
+        // A connection to the fabric that is not answered is a firewall's doing, one to the internet nobody's business.
+        (GROUPS, FABRIC, "", "MQ-HANG", None, "a firewall is in the way", "VLLM_HOST_IP"),
+        (GROUPS, INTERNET, queue, "MQ-HANG", None, "a firewall is in the way", "VLLM_HOST_IP"),
+        (GROUPS, "", nccl, "NCCL-HANG", None, "NCCL does not get the ranks connected", "NCCL"),
+        (NCCL, LAN, "", "NCCL-HANG", Some(0), "10.77.0.11:41327, which is no `fabric` address", "NCCL"),
+        (BEGUN, "", "", "NCCL-HANG", None, "NCCL", "NCCL"),
+        (GROUPS, "", gloo, "GLOO-HANG", None, "Gloo", "GLOO_SOCKET_IFNAME"),
+        (
+            MET,
+            LAN,
+            "",
+            "GLOO-HANG",
+            Some(0),
+            "rank 1 on spark2 is told to connect to 10.77.0.11:41327",
+            "GLOO_SOCKET_IFNAME",
+        ),
+        (MET, FABRIC, "", "RENDEZVOUS-HANG", None, "192.168.200.11:29501", "firewall"),
+        (
+            LOADS,
+            "",
+            load,
+            "LOAD-HANG",
+            None,
+            "stood still at 43 %: for 2 min 30 s nothing was read",
+            "journalctl",
+        ),
+        (
+            "Loading safetensors using Fastsafetensor loader:   0% Completed | 0/2",
+            "",
+            "",
+            "LOAD-HANG",
+            None,
+            "at 0 %",
+            "fastsafetensors",
+        ),
+        (
+            "Capturing CUDA graphs",
+            "",
+            "",
+            "ENGINE-HANG",
+            None,
+            "stood still at `capturing graphs`",
+            "--enforce-eager",
+        ),
+        (
+            "Application startup complete",
+            "",
+            "",
+            "ENGINE-HANG",
+            None,
+            "is up and answers no request",
+            "py-spy",
+        ),
+    ];
+    for (log, to, stacks, id, blamed, cause, hint) in cases {
+        let to: Vec<_> = (!to.is_empty()).then_some(*to).into_iter().collect();
+        let diagnosis = diagnose(&[stuck(0, log, &[], ""), stuck(1, log, &to, stacks)]);
+        assert_eq!((diagnosis.id, diagnosis.rank), (Some(*id), *blamed), "{log}: {diagnosis:#?}");
+        assert!(diagnosis.cause.as_ref().unwrap().contains(cause), "{diagnosis:#?}");
+        assert!(diagnosis.hint.as_ref().unwrap().contains(hint), "{diagnosis:#?}");
+        let told = diagnosis.telling.iter().any(|line| line.text.contains("SYN-SENT"));
+        assert_eq!(told, !to.is_empty(), "{diagnosis:#?}");
+        check_telling(&diagnosis);
+    }
+    // Nothing is said of a later stage where nobody saw that it stands still: a wrong answer comes from one that runs.
+    assert_eq!(diagnose(&[rank(0, "Application startup complete", None)]).id, None);
+}
+
+#[test]
+fn lines_about_waiting_are_no_sign_of_life() {
+    for line in [
+        "(EngineCore pid=1) INFO 11-30 13:07:17 [ray_utils.py:1] Waiting for creating a placement group of specs for 40 seconds.",
+        "(EngineCore pid=1) INFO 11-30 13:07:17 [shm_broadcast.py:1] No available shared memory broadcast block found in 60 seconds.",
+        "INFO:     127.0.0.1:43350 - \"GET /v1/models HTTP/1.1\" 404 Not Found",
+        "(APIServer pid=1) INFO 11-30 13:12:28 [loggers.py:335] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 1 reqs",
+    ] {
+        assert!(only_waits(line), "{line}");
+    }
+    for line in [
+        "Loading safetensors checkpoint shards:  43% Completed | 43/100 [00:09<00:27]",
+        "Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 10.4 tokens/s",
+    ] {
+        assert!(!only_waits(line), "{line}");
+    }
 }
 
 #[test]

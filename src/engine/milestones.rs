@@ -64,7 +64,7 @@ impl StartStage {
             Self::LoadingWeights => "loading weights",
             Self::WeightsLoaded => "weights loaded",
             Self::Compiling => "compiling",
-            Self::Memory => "measuring memory",
+            Self::Memory => "KV cache",
             Self::Tuning => "tuning kernels",
             Self::CapturingGraphs => "capturing graphs",
             Self::GraphsCaptured => "graphs captured",
@@ -181,7 +181,8 @@ fn read(figure: Figure, captures: &Captures<'_>) -> (Option<String>, Option<f32>
     }
 }
 
-fn tokens(count: f32) -> String {
+/// A number of tokens, for people.
+pub(crate) fn tokens(count: f32) -> String {
     if count >= 1e6 {
         format!("{:.1} M tokens", count / 1e6)
     } else if count >= 1e4 {

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::step::Clock;
 use super::{Hosts, StepError};
 use crate::bench::compare::compare;
 use crate::bench::figure::{Figure, digits};
@@ -18,7 +19,7 @@ use crate::error::in_full;
 use crate::event::{Event, Events, Progress};
 use crate::host::{Host, HostError};
 use crate::plan::{BenchSpec, StageKind};
-use crate::release::{Figures, Release, store};
+use crate::release::store;
 
 /// Runs at each load: the fewest whose own spread tells the noise.
 const RUNS: u32 = 3;
@@ -32,7 +33,7 @@ pub(super) async fn bench(
     head: &dyn Host,
     hosts: &Hosts,
     spec: &BenchSpec,
-    figures: Figures,
+    clock: &Clock,
     events: &Events,
     stage: StageKind,
 ) -> Result<(Option<Summary>, String), StepError> {
@@ -41,7 +42,8 @@ pub(super) async fn bench(
         Ok(report) => report,
         Err(error) if gated => return Err(error.into()),
         Err(error) => {
-            warn(events, "bench-failed", format!("the benchmark could not be done: {}", in_full(&error))).await;
+            warn(events, "bench-failed", format!("the benchmark could not be done: {}", in_full(&error)))
+                .await;
             return Ok((None, "nothing was measured".to_owned()));
         }
     };
@@ -57,7 +59,8 @@ pub(super) async fn bench(
         return Err(StepError::Slow(broken));
     }
     if !gated {
-        let release = Release { figures: Figures { bench: Some(summary.clone()), ..figures }, ..spec.release.clone() };
+        let mut release = clock.with_what_is_known(&spec.release);
+        release.figures.bench = Some(summary.clone());
         for rank in &release.ranks {
             if let Some(host) = hosts.get(&rank.node) {
                 told(events, store::write(host.as_ref(), &release).await.map(drop)).await;
@@ -106,12 +109,7 @@ async fn measure(
         let report = head.measure(spec.endpoint.port, &order, &subject, &mut told).await?;
         match &mut whole {
             None => whole = Some(report),
-            Some(whole) => {
-                whole.points.extend(report.points);
-                let new = report.notes.into_iter().filter(|note| !whole.notes.contains(note));
-                let new: Vec<_> = new.collect();
-                whole.notes.extend(new);
-            }
+            Some(whole) => whole.join(report),
         }
     }
     whole.ok_or_else(|| HostError::Failed {
@@ -126,7 +124,8 @@ fn unanswered(summary: &Summary, report: &Report) -> Vec<(String, String)> {
     let failed = summary.loads.iter().zip(&report.points).filter(|(load, _)| load.failed > 0);
     failed
         .map(|(load, point)| {
-            let mut failures = point.runs.iter().flat_map(|run| &run.requests).filter_map(|r| r.failure.as_ref());
+            let mut failures =
+                point.runs.iter().flat_map(|run| &run.requests).filter_map(|r| r.failure.as_ref());
             let why = failures.next().map_or("", |failure| failure.message.as_str());
             (name(&load.load), format!("{} of {} requests failed: {why}", load.failed, load.requests))
         })

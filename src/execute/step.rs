@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Hosts, StepError, bench, readiness, verify};
+use super::readiness::{self, Started};
+use super::{Executed, Hosts, StepError, bench, cache, verify};
 use crate::bench::summary::Summary;
-use crate::cluster::facts::Image;
+use crate::cluster::facts::{Image, ModelFile};
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
+use crate::engine::figures::EngineFigures;
 use crate::event::{Events, Progress};
+use crate::hooks::{self, Told};
 use crate::host::{Host, NewContainer};
 use crate::plan::render::{people, size};
-use crate::plan::{Action, StageKind, Step};
-use crate::profile::DeploymentName;
+use crate::plan::{self, Action, Stage, StageKind, Step};
+use crate::profile::{DeploymentName, Moment};
 use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
-use crate::transfer::{ImageJob, WeightsJob, copy_image, copy_weights};
+use crate::transfer::{ImageJob, WeightsJob, WeightsReport, copy_image, copy_weights, remove_files};
 
 /// How long an engine may take to end by itself before it is killed.
 const STOP_GRACE: Duration = Duration::from_secs(20);
@@ -28,10 +31,16 @@ pub(super) struct Done {
     pub changed: bool,
     /// A figure for people.
     pub detail: Option<String>,
+    /// Bytes that went over the fabric.
+    pub moved: u64,
+    /// The files of the model, with the hashes that were computed.
+    pub weights: Vec<ModelFile>,
     /// Seconds of the first completion, where the step waited for one.
     pub first_completion: Option<f64>,
     /// What was measured, where the step measured.
     pub bench: Option<Summary>,
+    /// What the engine said of its start, where the step waited for that.
+    pub engine: EngineFigures,
 }
 
 fn changed(changed: bool) -> Done {
@@ -44,6 +53,8 @@ pub(super) struct Clock {
     stopped: Option<Instant>,
     started: Option<Instant>,
     figures: Figures,
+    moved: u64,
+    weights: Vec<ModelFile>,
 }
 
 impl Clock {
@@ -56,13 +67,22 @@ impl Clock {
     }
 
     pub(super) fn leave(&mut self, done: &[Done]) {
+        self.moved += done.iter().map(|done| done.moved).sum::<u64>();
+        // A model may have come in parts, and each of them knows the hashes of its own.
+        for (at, file) in done.iter().flat_map(|done| done.weights.iter().enumerate()) {
+            match self.weights.get_mut(at) {
+                Some(known) => known.sha256 = known.sha256.take().or_else(|| file.sha256.clone()),
+                None => self.weights.push(file.clone()),
+            }
+        }
         if let Some(first) = done.iter().find_map(|done| done.first_completion) {
             let since = |then: Option<Instant>| then.map(|then| then.elapsed().as_secs_f64());
             self.figures = Figures {
                 start_seconds: since(self.started),
                 outage_seconds: since(self.stopped),
                 first_completion_seconds: Some(first),
-                ..Figures::default()
+                engine: done.iter().fold(EngineFigures::default(), |all, done| all.with(&done.engine)),
+                bench: None,
             };
         }
         if let Some(bench) = done.iter().find_map(|done| done.bench.clone()) {
@@ -70,14 +90,33 @@ impl Clock {
         }
     }
 
-    pub(super) fn figures(&self) -> Figures {
-        self.figures.clone()
+    /// What the run came to.
+    pub(super) fn executed(self) -> Executed {
+        Executed { figures: self.figures, moved: self.moved }
+    }
+
+    /// The content of a release's weights, where it was not known to the plan and is now.
+    fn content_of(&self, release: &Release) -> Option<String> {
+        let same =
+            release.weights_content.is_none() && plan::weights_digest(&self.weights) == release.weights;
+        if same { plan::weights_content(&self.weights) } else { None }
+    }
+
+    /// The record of a release with what the run has come to know of it.
+    pub(super) fn with_what_is_known(&self, release: &Release) -> Release {
+        let measured = release.outcome == Outcome::Deployed && release.figures == Figures::default();
+        let figures = if measured { self.figures.clone() } else { release.figures.clone() };
+        let weights_content = release.weights_content.clone().or_else(|| self.content_of(release));
+        Release { weights_content, figures, ..release.clone() }
     }
 }
 
 /// Does what `step` says.
+///
+/// `share`: of weights that come in several steps, the bytes before this one and those of all, for who looks on.
 pub(super) async fn act(
     step: &Step,
+    share: Option<(u64, u64)>,
     stage: StageKind,
     hosts: &Hosts,
     clock: &Clock,
@@ -90,20 +129,23 @@ pub(super) async fn act(
         })
     };
     let node = host(&step.node)?;
-    let total_of =
-        |total: u64| move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done, total });
+    let total_of = |bytes: u64| {
+        let (before, total) = share.unwrap_or((0, bytes));
+        move |done: u64| events.progress(stage, &step.node, Progress::Bytes { done: before + done, total })
+    };
     match &step.action {
-        Action::CopyWeights { from, from_address, to_address, path, files, bytes } => {
+        Action::CopyWeights { from, rails, transfer, path, files, bytes, compare, verify, model } => {
             let job = WeightsJob {
                 path: path.clone(),
-                from_address: *from_address,
-                to_address: *to_address,
+                rails: rails.clone(),
+                transfer: *transfer,
                 files: files.clone(),
-                bytes: *bytes,
+                verify: *verify,
             };
-            let report = copy_weights(host(from)?, node, &job, &mut total_of(*bytes)).await?;
-            Ok(moved(report.bytes, report.seconds, &step.node))
+            let report = copy_weights(host(from)?, node, &job, &mut total_of(bytes + compare)).await?;
+            Ok(weights_came(&report, node, files, model))
         }
+        Action::RemoveFiles { path, files } => Ok(changed(remove_files(node, path, files).await?)),
         Action::CopyImage { from, from_address, to_address, image, content, bytes } => {
             let source = host(from)?;
             source.tag_image(image, &content.kept_as()).await?;
@@ -133,25 +175,39 @@ pub(super) async fn act(
             Ok(changed(delivery::put(node, kept, &content).await?))
         }
         Action::WriteRelease { release } => {
-            let measured = release.outcome == Outcome::Deployed && release.figures == Figures::default();
-            let figures = if measured { clock.figures() } else { release.figures.clone() };
-            let release = Release { figures, ..Release::clone(release) };
-            Ok(changed(store::write(node, &release).await?))
+            Ok(changed(store::write(node, &clock.with_what_is_known(release)).await?))
         }
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
+        Action::DropCache { path, whole } => {
+            let dropped = cache::drop_cache(node, path, *whole).await;
+            let changed = dropped.is_ok();
+            let told = dropped.unwrap_or_else(|why| format!("the page cache stays: {why}"));
+            Ok(Done { changed, detail: Some(format!("{}: {told}", step.node)), ..Done::default() })
+        }
         Action::Start { deployment, release, rank } => start(node, deployment, *release, rank).await,
         Action::AwaitReady { ready } => {
-            let first = readiness::await_ready(ready, hosts, events, stage).await?;
+            let Started { first, engine } = readiness::await_ready(ready, hosts, events, stage).await?;
             let detail = format!("first completion in {}", people(first));
-            Ok(Done { detail: Some(detail), first_completion: Some(first.as_secs_f64()), ..Done::default() })
+            let first_completion = Some(first.as_secs_f64());
+            Ok(Done { detail: Some(detail), first_completion, engine, ..Done::default() })
         }
         Action::Verify { endpoint, verify } => {
-            let asked = verify::verify(node, endpoint, verify).await?;
+            let asked = verify::verify(node, endpoint, verify, events, stage).await?;
             Ok(Done { detail: Some(asked.join(", ")), ..Done::default() })
         }
         Action::Bench { bench: spec } => {
-            let (summary, detail) = bench::bench(node, hosts, spec, clock.figures(), events, stage).await?;
+            let (summary, detail) = bench::bench(node, hosts, spec, clock, events, stage).await?;
             Ok(Done { detail: Some(detail), bench: summary, ..Done::default() })
+        }
+        Action::RunHook { hook, deployment, release, endpoint, token } => {
+            let told = Told {
+                outcome: None,
+                release: Some(*release),
+                endpoint: Some(endpoint),
+                ..Told::new(Moment::PostReady, "deploy", deployment)
+            };
+            let said = hooks::run(hook, &told, token).await?;
+            Ok(Done { detail: (!said.is_empty()).then_some(said), ..Done::default() })
         }
         Action::KeepRunning { container } => {
             node.set_restart(container, "unless-stopped").await?;
@@ -177,8 +233,38 @@ fn moved(bytes: u64, seconds: f64, to: &crate::profile::NodeName) -> Done {
     Done {
         changed: true,
         detail: Some(format!("{} to {to} in {time} ({}/s)", size(bytes), size(rate))),
+        moved: bytes,
         ..Done::default()
     }
+}
+
+/// What came to the nodes where they passed weights on.
+pub(super) fn passed_on(stage: &Stage, done: &[Done], took: Duration) -> String {
+    let to = stage.steps.iter().filter(|step| matches!(step.action, Action::CopyWeights { .. }));
+    let mut nodes: Vec<_> = to.map(|step| step.node.as_str()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let bytes = done.iter().map(|done| done.moved).sum();
+    format!("{} to {} in {}, passed on from node to node", size(bytes), nodes.join(", "), people(took))
+}
+
+/// Files that came, and whose hashes are known now.
+fn weights_came(report: &WeightsReport, node: &dyn Host, files: &[ModelFile], model: &[ModelFile]) -> Done {
+    let hashed = model.iter().map(|file| {
+        let sha256 = report.hashes.get(&file.path).cloned().or_else(|| file.sha256.clone());
+        ModelFile { sha256, ..file.clone() }
+    });
+    let done = Done { weights: hashed.collect(), ..moved(report.bytes, report.seconds, node.node()) };
+    let compared = u64::try_from(files.len()).map_or(0, |files| files.saturating_sub(report.files));
+    let verified = |count: u64| {
+        format!("{count} {} verified on {}", if count == 1 { "file" } else { "files" }, node.node())
+    };
+    let detail = match (report.files, compared) {
+        (_, 0) => done.detail,
+        (0, _) => Some(format!("{}, 0 bytes moved", verified(compared))),
+        _ => done.detail.map(|moved| format!("{moved}, {}", verified(compared))),
+    };
+    Done { detail, ..done }
 }
 
 /// Ends a container of ours for good. Its log is kept on the node before it is removed; the restart

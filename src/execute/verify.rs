@@ -6,14 +6,29 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::StepError;
+use crate::event::{Event, Events, Rung};
 use crate::host::Host;
-use crate::plan::Endpoint;
+use crate::plan::{Endpoint, StageKind};
 use crate::profile::Verify;
 
 /// How long one answer may take.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Most tokens of an answer: enough for a model that thinks at length about a sum.
 const MOST_TOKENS: u64 = 2048;
+
+const CHAT: &str = "/v1/chat/completions";
+const CAPITAL: &str = "What is the capital of France? Answer with one word.";
+const SUM: &str = "What is 17 + 25? Answer with the number only.";
+/// How raw tool calls begin, of the families that engines have parsers for.
+const RAW_CALLS: [&str; 7] = [
+    "<tool_call>",
+    "<|tool",
+    "[TOOL_CALLS]",
+    "<function",
+    "<minimax:tool_call>",
+    "<|python_tag|>",
+    "to=functions.",
+];
 
 /// An answer that is not right.
 #[derive(Debug, thiserror::Error)]
@@ -31,21 +46,31 @@ pub(super) async fn verify(
     head: &dyn Host,
     endpoint: &Endpoint,
     verify: &Verify,
+    events: &Events,
+    stage: StageKind,
 ) -> Result<Vec<String>, StepError> {
     let most = most_tokens(head, endpoint).await;
     let mut proven = Vec::new();
+    let mut prove = async |rung: Rung| {
+        proven.push(rung.to_string());
+        events.tell(Event::Reached { stage, rung, detail: None }).await;
+    };
     if verify.chat {
-        chat(head, endpoint, most, "What is the capital of France? Answer with one word.", "paris").await?;
-        chat(head, endpoint, most, "What is 17 + 25? Answer with the number only.", "42").await?;
-        proven.push("chat".to_owned());
+        chat(head, endpoint, most, CAPITAL, "paris").await?;
+        chat(head, endpoint, most, SUM, "42").await?;
+        prove(Rung::Chat).await;
     }
     if verify.reasoning {
         reasoning(head, endpoint, most).await?;
-        proven.push("reasoning".to_owned());
+        prove(Rung::Reasoning).await;
     }
     if verify.tools {
         tools(head, endpoint, most).await?;
-        proven.push("tool call".to_owned());
+        prove(Rung::ToolCall).await;
+    }
+    if verify.stream {
+        stream(head, endpoint, most).await?;
+        prove(Rung::Stream).await;
     }
     Ok(proven)
 }
@@ -93,12 +118,12 @@ async fn chat(
 }
 
 async fn reasoning(head: &dyn Host, endpoint: &Endpoint, most: u64) -> Result<(), StepError> {
-    let question = "What is 17 + 25? Answer with the number only.";
+    let question = SUM;
     let choice = ask(head, endpoint, most, question, None).await?;
     let hint = Some("set `engine.reasoning_parser` to the parser of this model");
     // vLLM to 0.11 and SGLang say `reasoning_content`, newer vLLM `reasoning`.
     let thought = [text(&choice, "reasoning"), text(&choice, "reasoning_content")].concat();
-    if text(&choice, "content").contains("<think>") {
+    if ["<think>", "</think>"].iter().any(|mark| text(&choice, "content").contains(mark)) {
         return Err(wrong(question, &choice, "the reasoning is in the answer".to_owned(), hint));
     }
     if thought.is_empty() {
@@ -124,8 +149,7 @@ async fn tools(head: &dyn Host, endpoint: &Endpoint, most: u64) -> Result<(), St
     let fault = |why: &str| Err(wrong(question, &choice, why.to_owned(), hint));
     if call.is_null() {
         let content = text(&choice, "content");
-        let raw =
-            ["<tool_call>", "<|tool", "[TOOL_CALLS]", "<function"].iter().any(|mark| content.contains(mark));
+        let raw = RAW_CALLS.iter().any(|mark| content.contains(mark));
         return fault(if raw { "the tool call is raw markup in the answer" } else { "no tool was called" });
     }
     if call["name"] != "get_weather" {
@@ -144,6 +168,49 @@ async fn tools(head: &dyn Host, endpoint: &Endpoint, most: u64) -> Result<(), St
     Ok(())
 }
 
+/// An answer comes in pieces, with its end, and at last with the number of its tokens: what a chat window and every count
+/// of tokens rest on.
+async fn stream(head: &dyn Host, endpoint: &Endpoint, most: u64) -> Result<(), StepError> {
+    let mut body = request(endpoint, most, CAPITAL);
+    body["stream"] = json!(true);
+    body["stream_options"] = json!({ "include_usage": true });
+    let answer = head.http(endpoint.port, CHAT, Some(&body), LIMIT).await?;
+    let raw = String::from_utf8_lossy(&answer.body);
+    let why = match answer.status {
+        200 => stream_fault(&raw, "paris"),
+        status => Some(format!("HTTP {status}")),
+    };
+    let Some(why) = why else { return Ok(()) };
+    // Its end says most.
+    let skipped = raw.chars().count().saturating_sub(300);
+    let question = format!("{CAPITAL} (as a stream)");
+    Err(WrongAnswer { question, answer: raw.chars().skip(skipped).collect(), why, hint: None }.into())
+}
+
+/// What is wrong with a stream of server-sent events, if anything is.
+fn stream_fault(raw: &str, wanted: &str) -> Option<String> {
+    let pieces: Vec<_> = raw.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).collect();
+    let Some(("[DONE]", pieces)) = pieces.split_last().map(|(last, before)| (*last, before)) else {
+        return Some("the stream has no end (`[DONE]`)".to_owned());
+    };
+    let mut said = String::new();
+    let (mut finished, mut tokens) = (false, 0);
+    for piece in pieces {
+        let Ok(piece) = serde_json::from_str::<Value>(piece) else {
+            return Some("a piece of the stream is not JSON".to_owned());
+        };
+        said.push_str(piece["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
+        finished |= piece["choices"][0]["finish_reason"].is_string();
+        tokens = piece["usage"]["completion_tokens"].as_u64().unwrap_or(tokens);
+    }
+    match tokens {
+        _ if !said.to_lowercase().contains(wanted) => Some(format!("`{wanted}` is not in it")),
+        _ if !finished => Some("no piece of it says why the answer ended".to_owned()),
+        0 => Some("it does not say how many tokens the answer had (`usage`)".to_owned()),
+        _ => None,
+    }
+}
+
 /// The first choice of a chat completion.
 async fn ask(
     head: &dyn Host,
@@ -152,17 +219,12 @@ async fn ask(
     question: &str,
     tool: Option<Value>,
 ) -> Result<Value, StepError> {
-    let mut body = json!({
-        "model": endpoint.model,
-        "messages": [{ "role": "user", "content": question }],
-        "max_tokens": most,
-        "temperature": 0,
-    });
+    let mut body = request(endpoint, most, question);
     if let Some(tool) = tool {
         body["tools"] = json!([tool]);
         body["tool_choice"] = json!("auto");
     }
-    let answer = head.http(endpoint.port, "/v1/chat/completions", Some(&body), LIMIT).await?;
+    let answer = head.http(endpoint.port, CHAT, Some(&body), LIMIT).await?;
     let raw = || String::from_utf8_lossy(&answer.body).chars().take(300).collect::<String>();
     let refused = |why: String| WrongAnswer { question: question.to_owned(), answer: raw(), why, hint: None };
     if answer.status != 200 {
@@ -176,6 +238,15 @@ async fn ask(
     }
 }
 
+fn request(endpoint: &Endpoint, most: u64, question: &str) -> Value {
+    json!({
+        "model": endpoint.model,
+        "messages": [{ "role": "user", "content": question }],
+        "max_tokens": most,
+        "temperature": 0,
+    })
+}
+
 /// A text field of the message, trimmed: vLLM leaves line breaks around both answer and reasoning.
 fn text(choice: &Value, field: &str) -> String {
     choice["message"][field].as_str().unwrap_or_default().trim().to_owned()
@@ -184,4 +255,36 @@ fn text(choice: &Value, field: &str) -> String {
 fn wrong(question: &str, choice: &Value, why: String, hint: Option<&'static str>) -> StepError {
     let answer = choice["message"].to_string().chars().take(300).collect();
     WrongAnswer { question: question.to_owned(), answer, why, hint }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_has_an_answer_an_end_and_a_count() {
+        const PARIS: &str = r#"{"choices":[{"delta":{"content":"Par"}}]}
+{"choices":[{"delta":{"content":"is"},"finish_reason":"stop"}]}
+{"choices":[],"usage":{"completion_tokens":2}}
+[DONE]"#;
+        let check = |pieces: &str, wanted: Option<&str>| {
+            let raw = format!("data: {}\n\n", pieces.replace('\n', "\n\ndata: "));
+            let fault = stream_fault(&raw, "paris");
+            assert_eq!(fault.is_some(), wanted.is_some(), "{fault:?}: {pieces}");
+            assert!(fault.unwrap_or_default().contains(wanted.unwrap_or_default()), "{pieces}");
+        };
+        check(PARIS, None);
+        // The usage may come with every piece, and null before the last.
+        check(&PARIS.replacen("}]}\n", "}],\"usage\":null}\n", 1), None);
+        check(PARIS.trim_end_matches("\n[DONE]"), Some("no end"));
+        check("", Some("no end"));
+        check(&PARIS.replace("Par", "Lond"), Some("`paris` is not in it"));
+        check(
+            &PARIS.replace("\"finish_reason\":\"stop\"", "\"finish_reason\":null"),
+            Some("why the answer ended"),
+        );
+        check(&PARIS.replace("\"completion_tokens\":2", "\"completion_tokens\":0"), Some("`usage`"));
+        check(&PARIS.replace("\n{\"choices\":[],\"usage\":{\"completion_tokens\":2}}", ""), Some("`usage`"));
+        check(&PARIS.replacen('{', "", 1), Some("not JSON"));
+    }
 }

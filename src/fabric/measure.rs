@@ -6,6 +6,7 @@
 //! several over its queues and the processor's cores. Neither end copies the bytes, else the figure
 //! would be the processor's.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -16,6 +17,7 @@ use super::links::{Link, Rate, Reach};
 use super::probe::{Listener, Member, Pair, Told};
 use crate::error::in_full;
 use crate::host::{Host, Script};
+use crate::profile::NodeName;
 use crate::transfer::ends::{secret as random, words};
 use crate::transfer::python;
 
@@ -27,6 +29,21 @@ const START: Duration = Duration::from_secs(8);
 const COUNT: Duration = Duration::from_secs(4);
 const STREAMS: u32 = 4;
 
+/// Who is told of each link as soon as its speed was measured, or was not.
+pub type Tell<'a> = &'a (dyn Fn(&Measured) + Send + Sync);
+
+/// A link whose speed was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured<'a> {
+    pub from: &'a NodeName,
+    pub to: &'a NodeName,
+    /// The figure, or why there is none.
+    pub rate: &'a Result<Rate, String>,
+    /// How many links are done, this one among them, and of how many.
+    pub done: usize,
+    pub all: usize,
+}
+
 /// Measures every link that was reached. `pairs` and `links` belong together by their places.
 pub(super) async fn measure(
     members: &[Member<'_>],
@@ -34,13 +51,17 @@ pub(super) async fn measure(
     listeners: &[Result<Listener, String>],
     secret: &str,
     links: &mut [Link],
+    tell: Tell<'_>,
 ) {
+    let (all, count) =
+        (links.iter().filter(|link| link.reach == Reach::Connected).count(), AtomicUsize::new(0));
     let reached: Vec<_> = links.iter().map(|link| link.reach == Reach::Connected).collect();
     for round in rounds(members.len()) {
         let at_once = round.into_iter().map(|(one, other)| {
             let ours = move |pair: &Pair| [(one, other), (other, one)].contains(&(pair.from, pair.to));
             let places = (0..pairs.len()).filter(|&place| ours(&pairs[place]) && reached[place]);
             let places: Vec<_> = places.collect();
+            let count = &count;
             async move {
                 let mut rates = Vec::new();
                 for place in places {
@@ -49,6 +70,9 @@ pub(super) async fn measure(
                         Ok(listener) => transfer(members[pair.from].host, pair, listener, secret).await,
                         Err(why) => Err(why.clone()),
                     };
+                    let (from, to) = (members[pair.from].host.node(), members[pair.to].host.node());
+                    let done = count.fetch_add(1, Ordering::Relaxed) + 1;
+                    tell(&Measured { from, to, rate: &rate, done, all });
                     rates.push((place, rate));
                 }
                 rates

@@ -16,7 +16,7 @@
 //! let members: Vec<_> = nodes
 //!     .map(|(node, addresses)| fabric::Member { host: hosts[&node.name].as_ref(), addresses })
 //!     .collect();
-//! let links = fabric::probe(&members, true).await;
+//! let links = fabric::probe(&members, Some(&|_| {})).await;
 //! fabric::judge(&links, facts)
 //! # }
 //! ```
@@ -31,5 +31,6 @@ mod store;
 
 pub use judge::judge;
 pub use links::{Before, Link, Links, MtuBy, PathMtu, Rate, Reach, Trouble, Way};
+pub use measure::{Measured, Tell};
 pub use probe::{Member, probe};
 pub use rails::rails;

@@ -14,7 +14,8 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::time::timeout;
 
 use super::links::{Link, Links, PathMtu, Reach, Trouble, Way};
-use super::{measure, store};
+use super::measure::{self, Tell};
+use super::store;
 use crate::error::in_full;
 use crate::host::{Host, HostError, Running, Script};
 use crate::transfer::ends::{ended, secret, words};
@@ -86,9 +87,9 @@ pub(super) struct Pair {
     pub to_address: Ipv4Addr,
 }
 
-/// Probes all links between these nodes; with `measure`, also their speed, about 5 s a pair and rail,
-/// and remembers it on the nodes. What a node does not tell is said in the links, so this never fails.
-pub async fn probe(members: &[Member<'_>], measure: bool) -> Links {
+/// Probes all links between these nodes; with `measure`, who is told of each, also their speed, about 5 s a pair and
+/// rail, and remembers it on the nodes. What a node does not tell is said in the links, so this never fails.
+pub async fn probe(members: &[Member<'_>], measure: Option<Tell<'_>>) -> Links {
     let pairs = pairs(members);
     if pairs.is_empty() {
         return Links::default();
@@ -119,8 +120,8 @@ pub async fn probe(members: &[Member<'_>], measure: bool) -> Links {
         }
         links.links.push(link);
     }
-    if measure {
-        measure::measure(members, &pairs, &listeners, &secret, &mut links.links).await;
+    if let Some(tell) = measure {
+        measure::measure(members, &pairs, &listeners, &secret, &mut links.links, tell).await;
     }
     for (member, figures) in members.iter().zip(figures) {
         let node = member.host.node();

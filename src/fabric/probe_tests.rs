@@ -1,7 +1,12 @@
 use super::*;
+use crate::fabric::Measured;
 use crate::fabric::links::{MtuBy, Rate};
 use crate::host::fake::{Fault, Moment};
 use crate::host::{FakeCluster, LocalHost};
+
+fn measuring(measure: bool) -> Option<Tell<'static>> {
+    if measure { Some(&|_: &Measured| {}) } else { None }
+}
 
 /// Two nodes on this machine, which needs Python and iproute2 for it: its loopback has many addresses.
 async fn local(addresses: [&[[u8; 4]]; 2], measure: bool) -> Links {
@@ -14,7 +19,7 @@ async fn local(addresses: [&[[u8; 4]]; 2], measure: bool) -> Links {
             addresses: addresses.iter().map(|address| Ipv4Addr::from(*address)).collect(),
         })
         .collect();
-    probe(&members, measure).await
+    probe(&members, measuring(measure)).await
 }
 
 #[tokio::test]
@@ -47,7 +52,7 @@ async fn an_address_that_a_node_lacks() {
 async fn a_node_alone_has_no_links() {
     let host = LocalHost::new("one".parse().unwrap());
     let members = [Member { host: &host, addresses: vec![Ipv4Addr::LOCALHOST] }];
-    assert_eq!(probe(&members, true).await, Links::default());
+    assert_eq!(probe(&members, measuring(true)).await, Links::default());
 }
 
 /// The two Sparks in memory, on their one rail.
@@ -56,7 +61,7 @@ async fn fake(cluster: &FakeCluster, measure: bool) -> Links {
     let addresses = [Ipv4Addr::from(SPARK1), Ipv4Addr::from(SPARK2)];
     let members = hosts.iter().zip(addresses);
     let members: Vec<_> = members.map(|(host, address)| Member { host, addresses: vec![address] }).collect();
-    probe(&members, measure).await
+    probe(&members, measuring(measure)).await
 }
 
 const SPARK1: [u8; 4] = [192, 168, 200, 12];

@@ -140,6 +140,10 @@ impl Host for FakeHost {
 
     async fn start(&self, script: Script) -> Result<Running, HostError> {
         let name = script.name;
+        // As above: what is looked at again and again is no effect.
+        if name == "look" {
+            return Ok(scripts::look(self, &script));
+        }
         let error = |_: &str| self.timed_out(name);
         let act = |state: &mut State| Ok(scripts::start(self, state, script));
         self.cluster.effect(&self.node, name.to_owned(), scripts::changes(name), error, act).await

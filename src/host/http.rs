@@ -1,12 +1,31 @@
 //! HTTP to a port of a node: directly where the node is this machine, else through a local socket
 //! that is forwarded there. The only module that knows the HTTP crate.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::{HttpAnswer, innermost};
+
+/// Why there was no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// Nothing listens at the port.
+    Refused,
+    /// All else, in words.
+    Other(String),
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Refused => "connection refused",
+            Self::Other(why) => why,
+        })
+    }
+}
 
 /// A client for one port.
 #[derive(Debug, Clone)]
@@ -29,13 +48,13 @@ impl Client {
         Ok(Self { client, base: format!("http://127.0.0.1:{port}") })
     }
 
-    /// GET, or POST of JSON where there is a body. The error is words.
+    /// GET, or POST of JSON where there is a body.
     pub async fn ask(
         &self,
         path: &str,
         body: Option<&Value>,
         timeout: Duration,
-    ) -> Result<HttpAnswer, String> {
+    ) -> Result<HttpAnswer, NoAnswer> {
         let url = format!("{}{path}", self.base);
         let request = match body {
             Some(json) => self.client.post(url).json(json),
@@ -43,9 +62,13 @@ impl Client {
         };
         let words = |error: reqwest::Error| {
             if error.is_timeout() {
-                return format!("no answer within {:.1} s", timeout.as_secs_f64());
+                return NoAnswer::Other(format!("no answer within {:.1} s", timeout.as_secs_f64()));
             }
-            reason(&error)
+            let io = innermost(&error).downcast_ref::<std::io::Error>();
+            match io.map(std::io::Error::kind) {
+                Some(std::io::ErrorKind::ConnectionRefused) => NoAnswer::Refused,
+                _ => NoAnswer::Other(reason(&error)),
+            }
         };
         let response = request.timeout(timeout).send().await.map_err(words)?;
         let status = response.status().as_u16();

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 
 use super::command::compose;
 use super::docker::{self, Engine};
-use super::http::Client;
+use super::http::{Client, NoAnswer};
 use super::process::{self, Job, Process};
 use super::reach::{Machine, Reach};
 use super::{HostError, Output, Running, Script};
@@ -96,7 +96,7 @@ impl Reach for Local {
         0
     }
 
-    fn way_blocked(&self, _mark: u64) -> Option<String> {
+    fn way_blocked(&self, _mark: u64) -> Option<NoAnswer> {
         None
     }
 }
@@ -187,6 +187,6 @@ mod tests {
     async fn a_refused_port_is_no_answer() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let error = host().http(port, "/health", None, Duration::from_secs(5)).await.unwrap_err();
-        assert_eq!(error.to_string(), format!("no HTTP answer from port {port} of here: connection refused"));
+        assert_eq!(error.to_string(), format!("nothing listens at port {port} of here: connection refused"));
     }
 }

@@ -204,6 +204,9 @@ pub enum HostError {
     /// It took too long.
     #[error("{node} did not {what} within {} s", limit.as_secs())]
     Timeout { node: NodeName, what: String, limit: Duration },
+    /// Nothing listens at a port yet, or any more.
+    #[error("nothing listens at port {port} of {node}: connection refused")]
+    NotListening { node: NodeName, port: u16 },
     /// A request got no HTTP answer.
     #[error("no HTTP answer from port {port} of {node}: {why}")]
     Http { node: NodeName, port: u16, why: String },
@@ -221,6 +224,7 @@ impl HostError {
             | Self::DockerAbsent { node, .. }
             | Self::Docker { node, .. }
             | Self::Timeout { node, .. }
+            | Self::NotListening { node, .. }
             | Self::Http { node, .. }
             | Self::Failed { node, .. } => node,
         }

@@ -10,14 +10,14 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::docker::{self, Engine, Trouble};
-use super::http::Client;
+use super::http::{Client, NoAnswer};
 use super::{Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
+use crate::bench;
 use crate::bench::load::{Progress, Target};
 use crate::bench::result::{Note, Report, Subject};
 use crate::bench::workload::Order;
-use crate::bench;
-use crate::error::in_full;
 use crate::cluster::facts::{Container, Docker, Image, NoDocker};
+use crate::error::in_full;
 use crate::profile::NodeName;
 
 /// The ways into a machine.
@@ -37,7 +37,7 @@ pub trait Reach: Send + Sync {
     /// A mark in what is known of ways to sockets, for [`Reach::way_blocked`].
     fn mark(&self) -> u64;
     /// Why a way to a socket of the machine failed since `mark`, where that is known.
-    fn way_blocked(&self, mark: u64) -> Option<String>;
+    fn way_blocked(&self, mark: u64) -> Option<NoAnswer>;
 }
 
 /// A machine that can be reached: a [`Host`].
@@ -63,7 +63,7 @@ async fn told<R: Reach, T>(
             host.alive(what).await?;
             // Stopped in between, most likely: the probe says so with a hint.
             docker::probe(host).await?;
-            let why = host.way_blocked(mark).unwrap_or(why);
+            let why = host.way_blocked(mark).map_or(why, |blocked| blocked.to_string());
             Err(HostError::DockerAbsent { node, why: NoDocker::Failing { why } })
         }
     }
@@ -149,7 +149,11 @@ impl<R: Reach> Host for Machine<R> {
         progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Report, HostError> {
         // An address may lead to another machine from here than ssh does: only who lists the model is asked.
-        let socket = if super::http::lists(&subject.url, &subject.model).await { None } else { self.0.socket(port).await? };
+        let socket = if super::http::lists(&subject.url, &subject.model).await {
+            None
+        } else {
+            self.0.socket(port).await?
+        };
         let through = socket.is_some();
         let target = Target { subject: subject.clone(), socket, key: None };
         let report = bench::load::run(order, &target, |told| progress(told)).await;
@@ -161,7 +165,10 @@ impl<R: Reach> Host for Machine<R> {
         if through {
             report.notes.push(Note {
                 id: "through-ssh".to_owned(),
-                message: format!("{} does not answer from here: all went through ssh, which takes its time", subject.url),
+                message: format!(
+                    "{} does not answer from here: all went through ssh, which takes its time",
+                    subject.url
+                ),
             });
         }
         Ok(report)
@@ -180,8 +187,11 @@ impl<R: Reach> Host for Machine<R> {
             Ok(answer) => Ok(answer),
             Err(why) => {
                 self.0.alive(&format!("ask port {port}")).await?;
-                let why = self.0.way_blocked(mark).unwrap_or(why);
-                Err(HostError::Http { node: self.0.name().clone(), port, why })
+                let node = self.0.name().clone();
+                Err(match self.0.way_blocked(mark).unwrap_or(why) {
+                    NoAnswer::Refused => HostError::NotListening { node, port },
+                    NoAnswer::Other(why) => HostError::Http { node, port, why },
+                })
             }
         }
     }

@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, OnceCell, OwnedSemaphorePermit, Semaphore};
 
 use super::command::compose;
 use super::docker::{self, Engine};
-use super::http::Client;
+use super::http::{Client, NoAnswer};
 use super::process::{self, Job, Process};
 use super::reach::{Machine, Reach};
 use super::ssh_words;
@@ -184,7 +184,7 @@ impl Reach for Ssh {
                 Ok(engine) => Ok(engine),
                 Err(error) => {
                     self.alive("talk to its Docker Engine").await?;
-                    Err(self.way_blocked(mark).map_or(error, absent))
+                    Err(self.way_blocked(mark).map_or(error, |blocked| absent(blocked.to_string())))
                 }
             }
         };
@@ -225,7 +225,7 @@ impl Reach for Ssh {
         std::fs::metadata(self.log()).map_or(0, |log| log.len())
     }
 
-    fn way_blocked(&self, mark: u64) -> Option<String> {
+    fn way_blocked(&self, mark: u64) -> Option<NoAnswer> {
         let log = std::fs::read(self.log()).ok()?;
         let new = log.get(usize::try_from(mark).ok()?..)?;
         ssh_words::forward(&String::from_utf8_lossy(new))

@@ -2,6 +2,8 @@
 
 use std::error::Error as _;
 
+use super::http::NoAnswer;
+
 /// Why a login failed. The crate keeps the master's whole standard error as the source's text.
 pub(super) fn connect(error: &openssh::Error, host: &str) -> String {
     let source = error.source().map_or_else(|| error.to_string(), ToString::to_string);
@@ -63,22 +65,25 @@ pub(super) fn session(error: &openssh::Error) -> String {
 }
 
 /// Why the last forwarded connection failed, from the master's log.
-pub(super) fn forward(log: &str) -> Option<String> {
+pub(super) fn forward(log: &str) -> Option<NoAnswer> {
     let line = log.lines().rev().find(|line| line.contains("open failed: "))?;
     let (_, why) = line.split_once("open failed: ")?;
     let why = why.trim();
     if why.starts_with("administratively prohibited") || why.starts_with("unknown channel type") {
-        return Some(format!(
+        return Some(NoAnswer::Other(format!(
             "sshd forbids forwarding (`AllowTcpForwarding`, `AllowStreamLocalForwarding`, `DisableForwarding` in sshd_config): {why}"
-        ));
+        )));
     }
     if why == "connect failed: open failed" {
         // All that sshd says of a Unix socket, whatever the reason.
-        return Some(
+        return Some(NoAnswer::Other(
             "sshd did not connect us to the socket: it forbids forwarding (`AllowStreamLocalForwarding`, `DisableForwarding` in sshd_config), or nothing listens there".to_owned(),
-        );
+        ));
     }
-    Some(why.strip_prefix("connect failed: ").unwrap_or(why).to_lowercase())
+    Some(match why.strip_prefix("connect failed: ").unwrap_or(why) {
+        "Connection refused" => NoAnswer::Refused,
+        other => NoAnswer::Other(other.to_lowercase()),
+    })
 }
 
 #[cfg(test)]
@@ -119,13 +124,12 @@ mod tests {
     #[test]
     fn forwards() {
         assert_eq!(forward(""), None);
-        assert_eq!(
-            forward("channel 2: open failed: connect failed: Connection refused\n").as_deref(),
-            Some("connection refused")
-        );
-        let why = forward("x\nchannel 3: open failed: administratively prohibited: open failed\n").unwrap();
+        let refused = "channel 2: open failed: connect failed: Connection refused\n";
+        assert_eq!(forward(refused), Some(NoAnswer::Refused));
+        let forward = |log: &str| forward(log).unwrap().to_string();
+        let why = forward("x\nchannel 3: open failed: administratively prohibited: open failed\n");
         assert!(why.starts_with("sshd forbids forwarding"), "{why}");
-        let why = forward("channel 3: open failed: connect failed: open failed\n").unwrap();
+        let why = forward("channel 3: open failed: connect failed: open failed\n");
         assert!(why.contains("AllowStreamLocalForwarding"), "{why}");
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::cluster::parse::served::is_secret;
 use crate::engine::MODEL_TARGET;
 use crate::profile::{
-    Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Image, ImageReference, Node,
-    OnFailure, Port, Profile, Ready, SecretSource, Serve, Verify,
+    Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Hooks, Image,
+    ImageReference, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Transfer, Verify,
 };
 
 use super::command::{self, Call};
@@ -85,6 +85,7 @@ pub(super) fn build(
         verify: verify(&draft, report),
         bench: Bench::default(),
         on_failure: OnFailure::default(),
+        hooks: Hooks::default(),
     };
     let lines = env.into_iter().map(|(name, (_, line))| (name, line)).collect();
     let profile = repair::repair(profile, draft.args, &lines, report)?;
@@ -228,7 +229,7 @@ fn cluster(wanted: &Wanted, nodes: u32, report: &mut Report) -> Result<(Cluster,
         fabric: Ipv4Addr::new(192, 0, 2, number),
     };
     let last = u8::try_from(most).unwrap_or(u8::MAX);
-    Ok((Cluster { user: None, nodes: (1..=last).map(node).collect() }, true))
+    Ok((Cluster { user: None, nodes: (1..=last).map(node).collect(), transfer: Transfer::default() }, true))
 }
 
 /// Secrets that a recipe may ask for.
@@ -338,7 +339,7 @@ fn verify(draft: &Draft, report: &mut Report) -> Verify {
              cannot become ready in this version",
         );
     }
-    Verify { chat: !pools, ..Verify::default() }
+    Verify { chat: !pools, stream: !pools, ..Verify::default() }
 }
 
 /// The deployment's name: the file's, as far as it can be one; for `recipe.yaml` what the recipe calls itself.

@@ -188,8 +188,8 @@ fn checks(line: &mut dyn FnMut(String), profile: &Profile) {
         line(format!("ready: {{ timeout: {minutes}m }}"));
     }
     if profile.verify != Verify::default() {
-        let Verify { chat, reasoning, tools } = profile.verify;
-        line(format!("verify: {{ chat: {chat}, reasoning: {reasoning}, tools: {tools} }}"));
+        let Verify { chat, reasoning, tools, stream } = profile.verify;
+        line(format!("verify: {{ chat: {chat}, reasoning: {reasoning}, tools: {tools}, stream: {stream} }}"));
     }
 }
 

@@ -11,8 +11,8 @@ use super::survey::NodeSurvey;
 use crate::cluster::facts::{ModelContent, NodeFacts};
 use crate::engine::RAY_PORT;
 use crate::profile::{
-    Bench, Cluster, DeploymentName, Engine, FormatVersion, Image, Model, Node, NodeName, OnFailure, Port,
-    Profile, Ready, Serve, Verify,
+    Bench, Cluster, DeploymentName, Engine, FormatVersion, Hooks, Image, Model, Node, NodeName, OnFailure,
+    Port, Profile, Ready, Serve, Transfer, Verify,
 };
 
 /// The variable that stands for the model's folder while none is chosen.
@@ -125,13 +125,14 @@ fn plain(seen: &Seen<'_>) -> Profile {
             args: Vec::new(),
             env: BTreeMap::new(),
         },
-        cluster: Cluster { user: seen.user.map(str::to_owned), nodes },
+        cluster: Cluster { user: seen.user.map(str::to_owned), nodes, transfer: Transfer::default() },
         files: Vec::new(),
         serve: Serve { port: free_port(&seen.facts[0]), name: None },
         ready: Ready::default(),
         verify: Verify::default(),
         bench: Bench::default(),
         on_failure: OnFailure::default(),
+        hooks: Hooks::default(),
     }
 }
 

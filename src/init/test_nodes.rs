@@ -88,7 +88,12 @@ fn add(node: &mut NodeFacts, written: &str) {
                     link_layer: None,
                     gids: Vec::new(),
                 };
-                node.rdma_devices.push(RdmaDevice { name: device.clone(), pci: None, ports: vec![port] });
+                node.rdma_devices.push(RdmaDevice {
+                    name: device.clone(),
+                    pci: None,
+                    firmware: None,
+                    ports: vec![port],
+                });
                 interface.rdma.push(device);
             }
             "loopback" => interface.kind = InterfaceKind::Loopback,

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::asked::Asked;
 use super::cache::Pool;
+use super::measured::Measured;
 use super::{GIB, part, weights};
 use crate::model::Shape;
 use crate::model::tensors::Weights;
@@ -54,7 +55,7 @@ impl Allowance {
 pub enum Verdict {
     /// With bytes to spare for further requests.
     Fits { spare: u64 },
-    /// It lacks bytes only if the allowances are right; it may start.
+    /// It lacks bytes only if what is counted for activations, graphs and NCCL is right; it may start.
     Unsure { lacking: u64 },
     /// It lacks bytes even with nothing at all for activations, graphs and NCCL.
     TooBig { lacking: u64 },
@@ -71,9 +72,15 @@ pub struct Budget {
     pub fraction: f64,
     /// What the engine may take.
     pub limit: u64,
-    /// `None` where the size of the model is not known.
+    /// As a release measured it, else as estimated; `None` where the size of the model is not known.
     pub weights: Option<u64>,
+    /// Activations, graphs, CUDA and NCCL: as a release measured it, else the sum of what is allowed for them.
+    pub beside: u64,
+    /// By the model's files.
+    pub weights_estimated: Option<u64>,
     pub allowance: Allowance,
+    /// What a release of the same model, image and cut took.
+    pub measured: Option<Measured>,
     /// Cache of one request of the whole context; `None` where the model's layers are not known.
     pub request: Option<u64>,
     /// What is left for the cache; 0 where nothing is.
@@ -115,17 +122,31 @@ pub struct Longest {
     pub context: u64,
 }
 
-/// The budget of the fullest rank on a node of this memory. `weights` is `None` where their size is not known.
+/// The budget of the fullest rank on a node of this memory, as estimated. `sizes` is `None` where those of the weights
+/// are not known.
 pub fn budget(shape: &Shape, sizes: Option<&Weights>, asked: &Asked, memory: Memory) -> Budget {
+    budget_with(shape, sizes, asked, memory, None)
+}
+
+/// The same, where what was `measured` holds instead of an estimate.
+pub fn budget_with(
+    shape: &Shape,
+    sizes: Option<&Weights>,
+    asked: &Asked,
+    memory: Memory,
+    measured: Option<Measured>,
+) -> Budget {
     // A cache of fixed size is taken whatever the fraction says.
     let limit = if asked.cache_bytes.is_some() { memory.total } else { part(memory.total, asked.fraction) };
-    let weights = sizes.filter(|sizes| sizes.total > 0).map(|sizes| weights::per_rank(shape, sizes, asked));
-    let allowance = allowance(shape, asked, weights);
+    let estimated = sizes.filter(|sizes| sizes.total > 0).map(|sizes| weights::per_rank(shape, sizes, asked));
+    let allowance = allowance(shape, asked, estimated);
+    let weights = measured.map(|measured| measured.weights).or(estimated);
+    let beside = measured.and_then(|measured| measured.beside).unwrap_or_else(|| allowance.sum());
     let pools = Pool::of(shape, asked);
     let mut notes = asked.assumed.clone();
     if weights.is_none() {
         notes.push("the size of the weights is not known, so whether they fit is not estimated".to_owned());
-    } else if sizes.is_some_and(|sizes| sizes.tensors.is_empty()) {
+    } else if measured.is_none() && sizes.is_some_and(|sizes| sizes.tensors.is_empty()) {
         notes
             .push("only the sum of the weights is known: counted as if all of it were cut evenly".to_owned());
     }
@@ -142,8 +163,8 @@ pub fn budget(shape: &Shape, sizes: Option<&Weights>, asked: &Asked, memory: Mem
                 .to_owned(),
         );
     }
-    let beside = if asked.engine == EngineKind::Vllm { allowance.sum() } else { 0 };
-    let taken = weights.map(|weights| weights.saturating_add(beside));
+    let within = if asked.engine == EngineKind::Vllm { beside } else { 0 };
+    let taken = weights.map(|weights| weights.saturating_add(within));
     let cache = match (asked.cache_bytes, taken) {
         (Some(bytes), _) => Some(bytes),
         (None, Some(taken)) if !pools.is_empty() => Some(limit.saturating_sub(taken)),
@@ -165,7 +186,10 @@ pub fn budget(shape: &Shape, sizes: Option<&Weights>, asked: &Asked, memory: Mem
         fraction: asked.fraction,
         limit,
         weights,
+        beside,
+        weights_estimated: estimated,
         allowance,
+        measured,
         request,
         cache,
         per_token: most(&Pool::per_token),
@@ -174,7 +198,7 @@ pub fn budget(shape: &Shape, sizes: Option<&Weights>, asked: &Asked, memory: Mem
         longest,
         concurrency: with(&|pool, cache| pool.hundredths(cache, asked.context)),
         largest_fraction: largest_fraction(memory),
-        verdict: verdict(memory.total, weights, request, allowance, limit, asked),
+        verdict: verdict(memory.total, weights, request, beside, limit, asked),
         notes,
     }
 }
@@ -183,7 +207,7 @@ fn verdict(
     total: u64,
     weights: Option<u64>,
     request: Option<u64>,
-    allowance: Allowance,
+    beside: u64,
     limit: u64,
     asked: &Asked,
 ) -> Verdict {
@@ -206,11 +230,11 @@ fn verdict(
         return Verdict::NotEstimated;
     }
     // SGLang takes what is allowed for from beside its part.
-    let (beside, rest) = match asked.engine {
-        EngineKind::Vllm => (allowance.sum(), 0),
-        EngineKind::Sglang => (0, allowance.sum().saturating_sub(total.saturating_sub(limit))),
+    let further = match asked.engine {
+        EngineKind::Vllm => beside,
+        EngineKind::Sglang => beside.saturating_sub(total.saturating_sub(limit)),
     };
-    let likely = sure.saturating_add(beside).saturating_add(rest);
+    let likely = sure.saturating_add(further);
     if likely > limit {
         Verdict::Unsure { lacking: likely - limit }
     } else {

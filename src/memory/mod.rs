@@ -1,12 +1,14 @@
 //! Whether a model fits: what the GPU memory of one rank has to hold, against what a node has. Pure.
 //!
 //! [`asked`] is what a profile asks for; [`weights`] and [`cache`] compute what one rank of it holds, as the engines do
-//! (`docs/memory.md` has the formulas and their sources); [`budget`] puts them together; [`render`] shows it. What the
-//! model's files do not say is not estimated, and that is said.
+//! (`docs/memory.md` has the formulas and their sources); [`measured`] is what a release that served took instead;
+//! [`budget`] puts them together; [`render`] shows it. What the model's files do not say is not estimated, and that is
+//! said.
 
 pub mod asked;
 pub mod budget;
 pub mod cache;
+pub mod measured;
 pub mod render;
 pub mod seen;
 #[cfg(test)]
@@ -15,6 +17,7 @@ pub mod weights;
 
 pub use asked::{Asked, CacheType, lifts_limit};
 pub use budget::{Budget, Memory, Verdict, budget};
+pub use measured::Measured;
 
 /// Bytes of a GiB.
 pub const GIB: u64 = 1 << 30;

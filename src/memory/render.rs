@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::budget::{Budget, Verdict};
-use super::{ABSURD, gib};
+use super::{ABSURD, Measured, gib};
 use crate::profile::NodeName;
 
 /// Characters of a bar that stands for all of a GPU's memory.
@@ -40,8 +40,9 @@ pub fn verdict(budget: &Budget) -> String {
         Verdict::Fits { spare } => format!("fits, with {} to spare", gib(spare)),
         Verdict::Unsure { lacking } => {
             format!(
-                "may not fit: {} too much if activations, graphs and NCCL take what is allowed for them",
-                gib(lacking)
+                "may not fit: {} too much if activations, graphs and NCCL take what {}",
+                gib(lacking),
+                by(budget)
             )
         }
         Verdict::TooBig { lacking } => format!("does not fit: {} too much", gib(lacking)),
@@ -51,6 +52,14 @@ pub fn verdict(budget: &Budget) -> String {
             )
         }
         Verdict::NotEstimated => "not estimated".to_owned(),
+    }
+}
+
+/// Who says what activations, graphs and NCCL take.
+pub fn by(budget: &Budget) -> String {
+    match budget.measured.filter(|measured| measured.beside.is_some()) {
+        Some(measured) => format!("they took in release {}", measured.release),
+        None => "is allowed for them".to_owned(),
     }
 }
 
@@ -68,16 +77,31 @@ fn table(text: &mut String, context: u64, budget: &Budget) {
         };
         let _ = writeln!(text, "{}", line.trim_end());
     };
-    row("weights", budget.weights);
-    row("activations (allowance)", Some(budget.allowance.activations));
-    row("CUDA graphs (allowance)", Some(budget.allowance.graphs));
-    row("CUDA and NCCL (allowance)", Some(budget.allowance.communication));
+    let allowance = budget.allowance;
+    match budget.measured {
+        Some(measured) => row(&format!("weights (measured by release {})", measured.release), budget.weights),
+        None => row("weights", budget.weights),
+    }
+    if let Some(Measured { release, beside: Some(beside), .. }) = budget.measured {
+        row(&format!("besides (measured by release {release})"), Some(beside));
+    } else {
+        row("activations (allowance)", Some(allowance.activations));
+        row("CUDA graphs (allowance)", Some(allowance.graphs));
+        row("CUDA and NCCL (allowance)", Some(allowance.communication));
+    }
     row(&format!("cache of one request of {context}"), budget.request);
     if let Verdict::Fits { spare } = budget.verdict {
         row("for further requests", Some(spare));
     }
     row(&format!("may be taken ({} of the memory)", budget.fraction), Some(budget.limit));
     row("memory of the GPU", Some(total));
+    if let Some(measured) = budget.measured {
+        let estimated = budget.weights_estimated.map_or("not known".to_owned(), gib);
+        let besides = measured.beside.map_or(String::new(), |_| {
+            format!(", activations, graphs, CUDA and NCCL {}", gib(allowance.sum()))
+        });
+        let _ = writeln!(text, "\n  estimated were: weights {estimated}{besides}");
+    }
 }
 
 fn consequences(text: &mut String, context: u64, budget: &Budget) {

@@ -1,6 +1,7 @@
 //! What was seen on the nodes, as questions to the budget: the model in the head's folder, the memory of a node's GPU.
 
-use super::{Asked, Budget, Memory, budget};
+use super::budget::budget_with;
+use super::{Asked, Budget, Measured, Memory};
 use crate::cluster::facts::{ModelContent, NodeFacts};
 use crate::model::tensors::{Weights, only_guesses};
 use crate::model::{Shape, config};
@@ -54,7 +55,8 @@ pub fn memory(facts: &NodeFacts) -> Option<Memory> {
     })
 }
 
-/// The budget of each node that has a GPU, for the model in the head's folder; an error says what is missing.
+/// The budget of each node that has a GPU, for the model in the head's folder, with what a release measured where one
+/// was alike; an error says what is missing.
 pub fn budgets(profile: &Profile, facts: &[NodeFacts]) -> Result<(Shape, Vec<(NodeName, Budget)>), String> {
     let folder = facts.first().and_then(|head| head.model.as_ref());
     let Some(folder) = folder else {
@@ -65,8 +67,10 @@ pub fn budgets(profile: &Profile, facts: &[NodeFacts]) -> Result<(Shape, Vec<(No
         .ok_or_else(|| format!("`{}` has no config.json that could be read", profile.model.path))?
         .map_err(|error| error.to_string())?;
     let asked = Asked::of(profile, &shape);
-    let each = |facts: &NodeFacts| {
-        Some((facts.node.clone(), budget(&shape, weights.as_ref(), &asked, memory(facts)?)))
+    let each = |node: &NodeFacts| {
+        let memory = memory(node)?;
+        let measured = Measured::of(profile, facts, memory.total);
+        Some((node.node.clone(), budget_with(&shape, weights.as_ref(), &asked, memory, measured)))
     };
     let budgets = facts.iter().filter_map(each).collect();
     Ok((shape, budgets))

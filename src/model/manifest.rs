@@ -1,8 +1,13 @@
 //! A model's manifest: every file with its size and SHA-256, and which of them were seen to be so. Pure.
 //!
-//! Two files lie in the folder `.sparkctl` of the model's folder: the manifest, which says what the model is, and what
-//! was seen, which says of which files on this node the hash was computed, and in which state they were then. A file
+//! Two files lie in the folder `.sparkctl` of the model's folder: `manifest.json`, which says what the model is, and
+//! `seen.json`, which says of which files on this node the hash was computed, and in which state they were then. A file
 //! counts as there only where its size, modification time and inode are those of that moment.
+//!
+//! Of a snapshot in a Hub's cache the folder is `models--OWNER--NAME/.sparkctl/REVISION`: the Hub's own tools look into
+//! `blobs`, `refs` and `snapshots` alone. Where the user may not write there, both files lie in
+//! `~/.local/state/sparkctl/.models/SHA256-OF-PATH`; who reads looks at both places, and believes the latter. The programs on
+//! the nodes that read and write them share `transfer/seen.py`; what a Hub said (`source`) is not written over by a copy.
 
 use std::collections::BTreeMap;
 

@@ -5,6 +5,7 @@
 //! `memory`'s business. Nothing is guessed in silence: what a file does not say stands in [`Shape::unknown`].
 
 pub mod config;
+pub mod hub;
 mod layers;
 pub mod manifest;
 pub mod parsers;

@@ -11,12 +11,12 @@ use crate::container::container_name;
 use crate::diagnose::{self, Diagnosis, End, LogLine, RankEvidence};
 use crate::error::in_full;
 use crate::event::{Event, RunOutcome};
+use crate::execute::readiness::NotReady;
 use crate::execute::{Cancel, ExecuteError, Hosts, StepError, last_lines};
-use crate::host::HostError;
 use crate::plan::planner::{self, OtherWeights, Refused};
 use crate::plan::{Plan, StageKind};
 use crate::profile::OnFailure;
-use crate::release::lock::Lock;
+use crate::release::lock::{Lock, LockError};
 use crate::release::{Outcome, Release, ReleaseNumber, store};
 
 /// Lines of each rank's log that a diagnosis reads.
@@ -34,12 +34,14 @@ impl Operation<'_> {
         release: ReleaseNumber,
         error: &ExecuteError,
         before: &[NodeFacts],
+        lock: &Lock,
     ) -> RunOutcome {
         let interrupted = matches!(error.source, StepError::Cancelled);
         if error.stage > StageKind::Record {
             // Only a benchmark comes after the record, and of all that can go wrong with it only an interrupt ends a run.
             self.tell_failure(error, None).await;
-            let state = format!("release {release} serves, verified and recorded; the benchmark was cut short");
+            let state =
+                format!("release {release} serves, verified and recorded; the benchmark was cut short");
             return RunOutcome::Interrupted { state };
         }
         if error.stage < StageKind::Stop {
@@ -52,20 +54,15 @@ impl Operation<'_> {
             let state = format!("release {release} was left as it is, and not proven");
             return RunOutcome::Interrupted { state };
         }
-        let (hosts, now, _lock) = match self.reach_again().await {
+        let (hosts, now, _lock) = match self.reach_again(lock).await {
             Ok(reached) => reached,
-            Err(errors) => {
+            Err(why) => {
                 self.tell_failure(error, None).await;
-                let errors: Vec<_> = errors.iter().map(|error| in_full(error)).collect();
-                let why = format!(
-                    "the nodes cannot be asked what is left, nothing was brought back: {}",
-                    errors.join("; ")
-                );
                 return RunOutcome::Down { failed: Some(release), why };
             }
         };
         let again = Operation { hosts: &hosts, ..*self };
-        let diagnosis = again.keep_evidence(release).await;
+        let diagnosis = again.keep_evidence(release, error.source.not_ready()).await;
         // The logs say why an engine failed; of an interrupt or a lost connection they know nothing.
         let of_the_engine = matches!(error.source, StepError::NotReady(_) | StepError::Wrong(_));
         again.tell_failure(error, diagnosis.filter(|_| of_the_engine)).await;
@@ -103,25 +100,44 @@ impl Operation<'_> {
         RunOutcome::Unchanged { serving }
     }
 
-    /// Fresh facts, over fresh connections and a lock of its own where the old ones were lost.
-    async fn reach_again(&self) -> Result<(Hosts, Vec<NodeFacts>, Option<Lock>), Vec<HostError>> {
+    /// Fresh facts, over fresh connections where the old ones were lost, and under a lock; or why not.
+    async fn reach_again(&self, lock: &Lock) -> Result<(Hosts, Vec<NodeFacts>, Option<Lock>), String> {
         let began = Instant::now();
         let mut hosts = self.hosts.clone();
-        let mut lock = None;
+        let mut own = None;
+        let mut held = lock.lost().is_none();
         loop {
             let errors = match look(self.profile, &hosts).await {
-                Ok(facts) => return Ok((hosts, facts, lock)),
+                Ok(facts) if held => return Ok((hosts, facts, own)),
+                Ok(_) => Vec::new(),
                 Err(errors) => errors,
             };
             if began.elapsed() > PATIENCE {
-                return Err(errors);
+                let errors: Vec<_> = errors.iter().map(|error| in_full(error)).collect();
+                return Err(format!(
+                    "the nodes cannot be asked what is left, nothing was brought back: {}",
+                    errors.join("; ")
+                ));
             }
-            tokio::time::sleep(PAUSE).await;
-            if let Ok(fresh) = self.reconnect.reconnect().await {
-                let again = Operation { hosts: &fresh, ..*self };
-                // The old lock may outlive its connection for a while; nobody else can have taken it yet.
-                lock = again.lock("going back").await.ok().or(lock);
+            if !errors.is_empty() {
+                tokio::time::sleep(PAUSE).await;
+                let Ok(fresh) = self.reconnect.reconnect().await else { continue };
                 hosts = fresh;
+            }
+            // What held the old lock has ended with its connection, or holds it still for this very operation.
+            let again = Operation { hosts: &hosts, ..*self };
+            match again.lock("going back").await {
+                Ok(lock) => {
+                    own = Some(lock);
+                    held = true;
+                }
+                Err(LockError::Held { node, holder }) => {
+                    return Err(format!(
+                        "the lock of {node} was lost meanwhile, and another operation has it: {holder}; what runs is \
+                         for that one to decide"
+                    ));
+                }
+                Err(LockError::Host(_)) => held = false,
             }
         }
     }
@@ -183,7 +199,7 @@ impl Operation<'_> {
         match self.run(&planned.plan, &cancel).await {
             Ok(_) => RunOutcome::Restored { failed, release: target.number },
             Err(error) => {
-                let diagnosis = self.keep_evidence(target.number).await;
+                let diagnosis = self.keep_evidence(target.number, error.source.not_ready()).await;
                 self.tell_failure(&error, diagnosis).await;
                 down(format!("release {} did not come back either", target.number))
             }
@@ -191,7 +207,7 @@ impl Operation<'_> {
     }
 
     /// The log and the state of every rank, before anything is removed; and what they say of the cause.
-    async fn keep_evidence(&self, release: ReleaseNumber) -> Option<Diagnosis> {
+    async fn keep_evidence(&self, release: ReleaseNumber, not_ready: Option<&NotReady>) -> Option<Diagnosis> {
         let ranks = self.profile.cluster.nodes.iter().enumerate().map(|(rank, node)| async move {
             let rank = u32::try_from(rank).expect("a few nodes");
             let host = self.hosts[&node.name].as_ref();
@@ -213,7 +229,8 @@ impl Operation<'_> {
             self.events
                 .tell(Event::Evidence { node: node.clone(), rank, release, state: Some(state), log })
                 .await;
-            Some(RankEvidence { node, rank, lines, end })
+            let stuck = not_ready.and_then(|why| why.stuck(rank as usize)).cloned();
+            Some(RankEvidence { node, rank, lines, end, stuck })
         });
         let evidence: Vec<_> = join_all(ranks).await.into_iter().flatten().collect();
         (!evidence.is_empty()).then(|| diagnose::diagnose(&evidence))

@@ -6,6 +6,7 @@ use crate::cluster::facts::NodeFacts;
 use crate::delivery::Delivery;
 use crate::error::in_full;
 use crate::execute::Hosts;
+use crate::fabric::Tell;
 use crate::plan::planner::{self, Operator};
 use crate::profile::Profile;
 
@@ -15,15 +16,15 @@ pub struct Examined {
     pub findings: Vec<Finding>,
 }
 
-/// Judges the nodes that there are hosts of; the others are the caller's to tell. With `measure`, the fabric's speed as
-/// well. A deploy finds the same, and what only a plan can find: so a plan is made where all nodes told enough for one,
+/// Judges the nodes that there are hosts of; the others are the caller's to tell. With `measure`, who is told of each
+/// link, the fabric's speed as well. A deploy finds the same, and what only a plan can find: so a plan is made where all nodes told enough for one,
 /// and thrown away.
 pub async fn check(
     profile: &Profile,
     delivery: &Delivery,
     hosts: &Hosts,
     operator: &Operator,
-    measure: bool,
+    measure: Option<Tell<'_>>,
 ) -> Examined {
     let (mut facts, unasked) = examine(profile, hosts).await;
     let links = probe(profile, hosts, &facts, measure).await;

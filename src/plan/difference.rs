@@ -64,7 +64,7 @@ pub(super) fn differences(wanted: &Release, facts: &[NodeFacts]) -> Vec<String> 
     releases.dedup();
     match releases[..] {
         [one] => {
-            if release_numbered(one, facts).is_some_and(|release| release.weights != wanted.weights) {
+            if release_numbered(one, facts).is_some_and(|release| is_other(&release, wanted)) {
                 found.push("the model's files changed since they were loaded".to_owned());
             }
         }
@@ -72,6 +72,14 @@ pub(super) fn differences(wanted: &Release, facts: &[NodeFacts]) -> Vec<String> 
         _ => found.push("the ranks are of different releases".to_owned()),
     }
     found
+}
+
+/// Whether two releases are of other weights: by their content where that is known of both, else by times.
+fn is_other(one: &Release, other: &Release) -> bool {
+    match (&one.weights_content, &other.weights_content) {
+        (Some(one), Some(other)) => one != other,
+        _ => one.weights != other.weights,
+    }
 }
 
 /// What differs between two specifications of a rank, in words.

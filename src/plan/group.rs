@@ -4,7 +4,8 @@ use super::{Action, BenchSpec, Endpoint, ReadySpec, Stage, StageKind, Step};
 use crate::bench::gate::Gate;
 use crate::cluster::facts::NodeFacts;
 use crate::container::{Rank, container_name};
-use crate::profile::{DeploymentName, Profile, Verify};
+use crate::memory::seen::memory;
+use crate::profile::{DeploymentName, Hook, Moment, Profile, Verify};
 use crate::release::{Outcome, Release};
 
 /// Steps of a stage, before it is known whether there are any.
@@ -39,6 +40,21 @@ pub(super) fn retire(deployment: &DeploymentName, facts: &[NodeFacts]) -> Steps 
     (StageKind::Stop, steps.collect())
 }
 
+/// The page cache is dropped on nodes whose GPU shares the system's memory.
+pub(super) fn free(release: &Release, facts: &[NodeFacts]) -> Steps {
+    let of = |rank: &Rank| facts.iter().find(|facts| facts.node == rank.node);
+    let unified =
+        release.ranks.iter().filter_map(of).filter(|facts| memory(facts).is_some_and(|it| it.unified));
+    let steps = unified.map(|facts| Step {
+        node: facts.node.clone(),
+        action: Action::DropCache {
+            path: release.profile.model.path.clone(),
+            whole: facts.user.sudo == Some(true),
+        },
+    });
+    (StageKind::Memory, steps.collect())
+}
+
 /// Every rank's container is made and started.
 pub(super) fn start(release: &Release) -> Steps {
     let start = |rank: &Rank| Action::Start {
@@ -57,6 +73,8 @@ pub(super) fn prove(release: &Release) -> [Steps; 2] {
         engine: profile.engine.kind,
         launch: profile.engine.launch(),
         endpoint: endpoint.clone(),
+        deployment: release.deployment.clone(),
+        fabric: profile.cluster.nodes.iter().map(|node| node.fabric).collect(),
         containers: release.ranks.iter().map(|rank| (rank.node.clone(), name(release, rank))).collect(),
         timeout: profile.ready.timeout,
         stall: profile.ready.stall,
@@ -68,11 +86,17 @@ pub(super) fn prove(release: &Release) -> [Steps; 2] {
     ]
 }
 
-/// The record and, of a release that is `new`, the benchmark, whichever comes first. What comes back was measured once.
-pub(super) fn recorded(release: &Release, facts: &[NodeFacts], new: bool, record: Steps) -> Vec<Steps> {
+/// What comes after the proof, in order: the record and, of a release that is new (with its token), the benchmark and the
+/// operator's hook. What comes back was measured once.
+pub(super) fn recorded(
+    release: &Release,
+    facts: &[NodeFacts],
+    new: Option<&str>,
+    record: Steps,
+) -> Vec<Steps> {
     let mut stages = vec![record];
-    if new {
-        stages.push(bench(release, facts));
+    if let Some(token) = new {
+        stages.extend([bench(release, facts), hook(release, token)]);
     }
     stages.sort_by_key(|(kind, _)| *kind);
     stages
@@ -80,7 +104,7 @@ pub(super) fn recorded(release: &Release, facts: &[NodeFacts], new: bool, record
 
 /// The release is measured: with limits to keep, before it counts as deployed, else afterwards. Nothing where the profile
 /// wants no benchmark.
-pub(super) fn bench(release: &Release, facts: &[NodeFacts]) -> Steps {
+fn bench(release: &Release, facts: &[NodeFacts]) -> Steps {
     let profile = &release.profile;
     let mut how = profile.bench.clone();
     if let Some(context) = profile.engine.context_length
@@ -111,6 +135,22 @@ pub(super) fn bench(release: &Release, facts: &[NodeFacts]) -> Steps {
     };
     let node = profile.head().name.clone();
     (kind, vec![Step { node, action: Action::Bench { bench: Box::new(bench) } }])
+}
+
+/// The operator's own word that all is well, where the profile has a hook for it.
+fn hook(release: &Release, token: &str) -> Steps {
+    let profile = &release.profile;
+    let action = |hook: &Hook| Action::RunHook {
+        hook: hook.clone(),
+        deployment: release.deployment.clone(),
+        release: release.number,
+        endpoint: profile.endpoint(),
+        token: token.to_owned(),
+    };
+    let node = &profile.head().name;
+    let steps =
+        profile.hooks.at(Moment::PostReady).map(|hook| Step { node: node.clone(), action: action(hook) });
+    (StageKind::Hook, steps.into_iter().collect())
 }
 
 /// The containers come back with the node from now on, and the record says `deployed`; what is so
@@ -146,6 +186,7 @@ fn questions(profile: &Profile) -> Verify {
         chat: profile.verify.chat,
         reasoning: profile.verify.reasoning && profile.engine.reasoning_parser.is_some(),
         tools: profile.verify.tools && profile.engine.tool_parser.is_some(),
+        stream: profile.verify.stream,
     }
 }
 

@@ -5,12 +5,13 @@
 
 mod bytes;
 mod difference;
+pub mod fanout;
 mod group;
 mod kept;
 pub mod planner;
 pub mod render;
 
-pub use bytes::weights_digest;
+pub use bytes::{is_of, weights_content, weights_digest};
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -18,13 +19,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::bench::gate::Gate;
+use crate::bench::summary::Summary;
 use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
 use crate::delivery::kept::Kept;
-use crate::bench::gate::Gate;
-use crate::bench::summary::Summary;
-use crate::profile::{Bench, DeploymentName, EngineKind, Launch, NodeName, Profile, Verify};
+use crate::profile::{Bench, DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Transfer, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -66,10 +67,47 @@ pub struct Stage {
     pub steps: Vec<Step>,
 }
 
+impl Stage {
+    /// For each step the earlier ones that have to be done before it begins. Copies of weights follow one another: a node
+    /// gives one at a time and takes one at a time, in the order of the steps, and gives on only what has come. All other
+    /// steps wait for nothing.
+    pub fn waits(&self) -> Vec<Vec<usize>> {
+        let copy = |step: &Step| match &step.action {
+            Action::CopyWeights { from, files, .. } => Some((from.clone(), step.node.clone(), files.clone())),
+            _ => None,
+        };
+        let copies: Vec<_> = self.steps.iter().map(copy).collect();
+        let before = |at: usize| {
+            let Some((from, to, files)) = &copies[at] else { return Vec::new() };
+            let needed = |earlier: &usize| {
+                copies[*earlier].as_ref().is_some_and(|(giver, taker, some)| {
+                    giver == from
+                        || taker == to
+                        || (taker == from && some.iter().any(|file| files.contains(file)))
+                })
+            };
+            (0..at).filter(needed).collect()
+        };
+        (0..self.steps.len()).map(before).collect()
+    }
+
+    /// Bytes of weights that come to a step's node, or are compared there, in steps before it, and in all steps; `None` where it brings none.
+    pub fn share(&self, at: usize) -> Option<(u64, u64)> {
+        let bytes = |step: &Step| match &step.action {
+            Action::CopyWeights { bytes, compare, .. } if step.node == self.steps[at].node => bytes + compare,
+            _ => 0,
+        };
+        let all = self.steps.iter().map(bytes).sum();
+        (bytes(&self.steps[at]) > 0).then(|| (self.steps[..at].iter().map(bytes).sum(), all))
+    }
+}
+
 /// What a stage is for; in the order in which they come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StageKind {
+    /// The model from a Hub to the head: a command of its own, never part of a deploy.
+    Fetch,
     /// Weights to the nodes that lack them. The running release still serves.
     Weights,
     /// The image likewise, and sparkctl's own name for it.
@@ -80,6 +118,8 @@ pub enum StageKind {
     Begin,
     /// The running group ends; its logs are kept.
     Stop,
+    /// What the nodes' memory need not hold is dropped from it: no engine of ours runs now.
+    Memory,
     /// The containers of the new group start.
     Start,
     /// The first completion came back.
@@ -88,6 +128,8 @@ pub enum StageKind {
     Verify,
     /// A benchmark whose figures have to keep limits: before anything counts as deployed.
     Gate,
+    /// A command of the operator's machine says whether all is well.
+    Hook,
     /// Containers come back after a reboot from now on; the record says `deployed`.
     Record,
     /// A benchmark that is only told: of a release that is deployed already, whatever becomes of it.
@@ -97,14 +139,17 @@ pub enum StageKind {
 impl fmt::Display for StageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Fetch => "fetch",
             Self::Weights => "weights",
             Self::Image => "image",
             Self::Files => "files",
             Self::Begin => "begin",
             Self::Stop => "stop",
+            Self::Memory => "memory",
             Self::Start => "start",
             Self::Ready => "ready",
             Self::Verify => "verify",
+            Self::Hook => "hook",
             Self::Record => "record",
             Self::Gate | Self::Bench => "bench",
         })
@@ -125,12 +170,24 @@ pub enum Action {
     /// Files of the model come from another node, over the fabric.
     CopyWeights {
         from: NodeName,
-        from_address: Ipv4Addr,
-        to_address: Ipv4Addr,
+        /// The two nodes' addresses on each rail.
+        rails: Vec<Rail>,
+        transfer: Transfer,
         path: String,
+        /// Files that are not known to be there: each is copied unless its content turns out to be the same.
         files: Vec<ModelFile>,
+        /// Bytes of those that have to be copied.
         bytes: u64,
+        /// Bytes of those of which only the hash is to be compared, as far as can be told.
+        compare: u64,
+        /// Whether what was seen before counts for nothing, on both nodes.
+        verify: bool,
+        /// All files of the model.
+        #[serde(skip)]
+        model: Vec<ModelFile>,
     },
+    /// Files that are not the model's go.
+    RemoveFiles { path: String, files: Vec<String> },
     /// The image comes from another node, over the fabric.
     CopyImage {
         from: NodeName,
@@ -169,6 +226,13 @@ pub enum Action {
     WriteRelease { release: Box<Release> },
     /// A container of ours ends for good: restart policy off, stopped, log kept, removed.
     Retire { container: String, release: ReleaseNumber, rank: u32 },
+    /// The model's files leave the page cache, which CUDA counts as used on unified memory. That it could not be done
+    /// fails nothing.
+    DropCache {
+        path: String,
+        /// Whether `sudo` asks for no password there, so that all of the cache is dropped.
+        whole: bool,
+    },
     /// A rank's container is made and started.
     Start { deployment: DeploymentName, release: ReleaseNumber, rank: Box<Rank> },
     /// All ranks run and the endpoint completes a request.
@@ -177,6 +241,15 @@ pub enum Action {
     Verify { endpoint: Endpoint, verify: Verify },
     /// The endpoint is put under load, and what it bears is kept with the release.
     Bench { bench: Box<BenchSpec> },
+    /// The profile's `post_ready` runs on the operator's machine.
+    RunHook {
+        hook: Hook,
+        deployment: DeploymentName,
+        release: ReleaseNumber,
+        endpoint: String,
+        #[serde(skip)]
+        token: String,
+    },
     /// The container comes back when it ends, or the node boots.
     KeepRunning { container: String },
 }
@@ -196,6 +269,13 @@ pub struct BenchSpec {
     pub release: Release,
 }
 
+/// Addresses of two nodes that reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Rail {
+    pub from: Ipv4Addr,
+    pub to: Ipv4Addr,
+}
+
 /// What has to become ready, and how long it may take.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReadySpec {
@@ -206,6 +286,11 @@ pub struct ReadySpec {
     pub endpoint: Endpoint,
     /// Every rank's node and container, head first.
     pub containers: Vec<(NodeName, String)>,
+    /// Every rank's address on the fabric.
+    #[serde(skip)]
+    pub fabric: Vec<Ipv4Addr>,
+    #[serde(skip)]
+    pub deployment: DeploymentName,
     #[serde(skip)]
     pub timeout: Duration,
     #[serde(skip)]

@@ -4,17 +4,19 @@
 //! whole group is replaced or none of it, and whatever of ours runs is stopped before anything of
 //! ours starts, so at no time do two engines hold one GPU.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 
 use super::difference::differences;
-use super::{Plan, StageKind, bytes, group};
+use super::{Action, Plan, StageKind, Step, bytes, group};
 use crate::check::{self, Finding, Severity};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
 use crate::container::ImageContent;
 use crate::delivery::{Delivery, kept};
 use crate::engine::{self, Member};
 use crate::fabric::Links;
-use crate::profile::{DeploymentName, Profile};
+use crate::profile::{DeploymentName, NodeName, Profile};
 use crate::release::{FORMAT, Figures, Outcome, RecordedImage, Release, ReleaseNumber};
 
 /// Who plans, and when: what goes into a new release's record.
@@ -25,6 +27,8 @@ pub struct Operator {
     pub now: Timestamp,
     /// Checks whose findings do not count.
     pub skip: Vec<String>,
+    /// What the operation's hooks are known by.
+    pub token: String,
 }
 
 /// A plan, and what was found on the way.
@@ -73,13 +77,15 @@ pub fn deploy(
         sparkctl: env!("CARGO_PKG_VERSION").to_owned(),
         image: RecordedImage { reference: profile.image.reference.with_tag(), content: content.clone() },
         weights: bytes::weights_digest(&weights.files),
+        weights_content: bytes::weights_content(&weights.files),
         ranks,
         profile: profile.clone(),
         outcome: Outcome::Begun,
         skipped: operator.skip.clone(),
         figures: Figures::default(),
     };
-    bring_up(release, Some(delivery), facts, weights, findings)
+    let new = New { delivery, token: &operator.token };
+    bring_up(release, Some(&new), facts, weights, findings)
 }
 
 /// What to make of a model folder that is not what the release was served from.
@@ -112,7 +118,7 @@ pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Re
         ));
     }
     if let Some(weights) = weights
-        && bytes::weights_digest(&weights.files) != target.weights
+        && !bytes::is_of(target, &weights.files)
     {
         let found = match other {
             OtherWeights::Refuse => Finding::error,
@@ -129,6 +135,59 @@ pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Re
         return Err(Refused(check::without_skipped(findings, &target.skipped)));
     };
     bring_up(target.clone(), None, facts, weights, findings)
+}
+
+/// What a `sync` is to do beside bringing what is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SyncWishes {
+    /// Every file is hashed anew on every node, whatever was seen before.
+    pub verify: bool,
+    /// Files that the head's folder does not have are removed from the others.
+    pub delete_extra: bool,
+}
+
+/// What `sync` will do, and what it is about.
+#[derive(Debug, Clone)]
+pub struct Sync {
+    pub planned: Planned,
+    /// Files of the model, and their bytes.
+    pub files: usize,
+    pub bytes: u64,
+    /// Files beside the model's, by node; they stay unless their end is wished for.
+    pub extra: BTreeMap<NodeName, Vec<String>>,
+}
+
+/// What `sync` will do: the head's model to all nodes. What runs is not touched.
+pub fn sync(profile: &Profile, facts: &[NodeFacts], wishes: SyncWishes) -> Result<Sync, Refused> {
+    let mut findings = check::of_weights(profile, facts);
+    let Some(weights) = model_folder(&facts[0], &findings) else { return Err(Refused(findings)) };
+    let mut copies = bytes::weights(profile, facts, weights, wishes.verify, &mut findings);
+    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+        return Err(Refused(findings));
+    }
+    let extra = bytes::extra(facts, weights);
+    if wishes.delete_extra {
+        copies.extend(extra.iter().map(|(facts, files)| Step {
+            node: facts.node.clone(),
+            action: Action::RemoveFiles { path: profile.model.path.clone(), files: files.clone() },
+        }));
+    }
+    let plan = Plan {
+        deployment: profile.name.clone(),
+        release: None,
+        running: running(&profile.name, facts),
+        nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
+        stages: group::stages([(StageKind::Weights, copies)]),
+        differences: Vec::new(),
+        last_start_seconds: None,
+        endpoint: None,
+    };
+    Ok(Sync {
+        planned: Planned { plan, warnings: findings },
+        files: weights.files.len(),
+        bytes: weights.files.iter().map(|file| file.size).sum(),
+        extra: extra.into_iter().map(|(facts, files)| (facts.node.clone(), files)).collect(),
+    })
 }
 
 /// What `stop` will do: every container of the deployment ends.
@@ -194,19 +253,25 @@ pub fn running(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<Relea
         .next()
 }
 
-/// The plan that makes `release`'s group the one that runs. A release that has no record yet comes with its delivery.
+/// What a release that has no record yet comes with.
+struct New<'a> {
+    delivery: &'a Delivery,
+    token: &'a str,
+}
+
+/// The plan that makes `release`'s group the one that runs.
 fn bring_up(
     mut release: Release,
-    delivery: Option<&Delivery>,
+    new: Option<&New<'_>>,
     facts: &[NodeFacts],
     weights: &ModelFolder,
     mut findings: Vec<Finding>,
 ) -> Result<Planned, Refused> {
     let profile = release.profile.clone();
-    let copies = bytes::weights(&profile, facts, weights, &mut findings);
+    let copies = bytes::weights(&profile, facts, weights, false, &mut findings);
     let images = bytes::image(&profile, &release.image, facts, &mut findings);
     let nothing = Delivery::default();
-    let files = super::kept::steps(&release, facts, delivery.unwrap_or(&nothing), &mut findings);
+    let files = super::kept::steps(&release, facts, new.map_or(&nothing, |new| new.delivery), &mut findings);
     let findings = check::without_skipped(findings, &release.skipped);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(Refused(findings));
@@ -223,17 +288,18 @@ fn bring_up(
         let record = group::record(&release, facts, false);
         if !record.1.is_empty() {
             all.extend(group::prove(&release));
-            all.extend(group::recorded(&release, facts, delivery.is_some(), record));
+            all.extend(group::recorded(&release, facts, new.map(|new| new.token), record));
         }
     } else {
-        if delivery.is_some() {
+        if new.is_some() {
             all.push(group::begin(&release));
         }
         all.push(group::retire(&profile.name, facts));
+        all.push(group::free(&release, facts));
         all.push(group::start(&release));
         all.extend(group::prove(&release));
         let record = group::record(&release, facts, true);
-        all.extend(group::recorded(&release, facts, delivery.is_some(), record));
+        all.extend(group::recorded(&release, facts, new.map(|new| new.token), record));
     }
     let plan = Plan {
         deployment: profile.name.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Action, BenchSpec, Plan, ReadySpec, Stage, StageKind};
 use crate::delivery::kept::KeptKind;
 use crate::engine::prelude;
-use crate::profile::{Launch, NodeName};
+use crate::profile::{Launch, NodeName, Verify};
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
 pub fn text(plan: &Plan, verbose: bool) -> String {
@@ -81,8 +81,48 @@ fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
                 gather.map_or_else(String::new, |gather| format!("{gather}, "))
             )]
         }
+        StageKind::Weights => copies(stage),
         StageKind::Record => vec![format!("restart with the node, record the outcome on {}", all())],
         _ => stage.steps.iter().map(|step| act(&step.node, &step.action)).collect(),
+    }
+}
+
+/// A line for each node that weights come to, however many parts they come in.
+fn copies(stage: &Stage) -> Vec<String> {
+    let mut to: Vec<(&NodeName, Vec<&NodeName>, usize, u64, u64)> = Vec::new();
+    let mut others = Vec::new();
+    for step in &stage.steps {
+        let Action::CopyWeights { from, files, bytes, compare, .. } = &step.action else {
+            others.push(act(&step.node, &step.action));
+            continue;
+        };
+        let at = to.iter().position(|(node, ..)| *node == &step.node).unwrap_or_else(|| {
+            to.push((&step.node, Vec::new(), 0, 0, 0));
+            to.len() - 1
+        });
+        let (_, sources, count, sum, compared) = &mut to[at];
+        *compared += compare;
+        if !sources.contains(&from) {
+            sources.push(from);
+        }
+        *count += files.len();
+        *sum += bytes;
+    }
+    to.sort_by_key(|(node, ..)| *node);
+    let lines = to.into_iter().map(|(node, sources, count, sum, compared)| {
+        let sources: Vec<_> = sources.into_iter().map(NodeName::as_str).collect();
+        format!("{} → {node}   {}", sources.join(", "), coming(count, sum, compared))
+    });
+    lines.chain(others).collect()
+}
+
+/// Files that come, with the bytes that have to, and those that are only to be compared.
+fn coming(count: usize, bytes: u64, compare: u64) -> String {
+    let files = format!("{count} {}", plural(count, "file"));
+    match (bytes, compare) {
+        (_, 0) => format!("{files}, {}", size(bytes)),
+        (0, _) => format!("{files}, {} to verify", size(compare)),
+        _ => format!("{files}, {}, and {} to verify", size(bytes), size(compare)),
     }
 }
 
@@ -101,8 +141,16 @@ fn gathering(ready: &ReadySpec) -> Option<String> {
 /// What a step does, in a line.
 pub fn act(node: &NodeName, action: &Action) -> String {
     match action {
-        Action::CopyWeights { from, files, bytes, .. } => {
-            format!("{from} → {node}   {} {}, {}", files.len(), plural(files.len(), "file"), size(*bytes))
+        Action::CopyWeights { from, files, bytes, compare, .. } => {
+            format!("{from} → {node}   {}", coming(files.len(), *bytes, *compare))
+        }
+        Action::RemoveFiles { files, .. } => {
+            let count = files.len();
+            format!(
+                "{node}   remove {count} {} that the model does not have: {}",
+                plural(count, "file"),
+                files.join(", ")
+            )
         }
         Action::CopyImage { from, content, bytes, .. } => {
             format!("{from} → {node}   {content}, {}", size(*bytes))
@@ -120,14 +168,22 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::Retire { container, release, .. } => {
             format!("{node}   {container} (release {release}), its log is kept")
         }
+        Action::DropCache { whole: false, .. } => {
+            format!("{node}   drop the page cache of the model's files")
+        }
+        Action::DropCache { whole: true, .. } => {
+            format!("{node}   drop the page cache, by sudo all of it")
+        }
         Action::Start { rank, .. } => format!("{node}   rank {} ({})", rank.rank, rank.role()),
         Action::AwaitReady { ready } => format!("{node}   port {} answers", ready.endpoint.port),
         Action::Verify { verify, .. } => {
-            let asked = [("chat", verify.chat), ("reasoning", verify.reasoning), ("tools", verify.tools)];
+            let Verify { chat, reasoning, tools, stream } = *verify;
+            let asked = [("chat", chat), ("reasoning", reasoning), ("tools", tools), ("stream", stream)];
             let asked: Vec<_> = asked.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
             if asked.is_empty() { "nothing is asked".to_owned() } else { asked.join(", ") }
         }
         Action::Bench { bench } => bench_words(bench),
+        Action::RunHook { hook, .. } => format!("on this machine: {}", words(&hook.command)),
         Action::KeepRunning { container } => format!("{node}   {container} restarts with the node"),
     }
 }

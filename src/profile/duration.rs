@@ -41,7 +41,7 @@ pub(super) fn write(value: Duration) -> String {
 }
 
 /// Hours, minutes and seconds in this order, each at most once.
-pub(super) fn parse(text: &str) -> Result<Duration, String> {
+pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a duration: write it like `45m`, `90s` or `1h30m`");
     let mut rest = text;
     let mut total: u64 = 0;

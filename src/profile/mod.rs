@@ -19,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use checked::{DeploymentName, FormatVersion, ImageReference, NodeName, Port};
+pub use duration::parse as duration_from_words;
 pub use secret::{EnvValue, SecretSource, is_env_value, is_local_path, is_verbatim};
 pub use validate::{Problem, not_for_ssh, validate};
 
@@ -57,6 +58,9 @@ pub struct Profile {
     /// the failed containers as they are.
     #[serde(default)]
     pub on_failure: OnFailure,
+    /// Commands of this machine that run at moments of a deploy or a rollback.
+    #[serde(default)]
+    pub hooks: Hooks,
 }
 
 impl Profile {
@@ -88,6 +92,36 @@ pub struct Cluster {
     /// The nodes; the first is the head.
     #[schemars(length(min = 1))]
     pub nodes: Vec<Node>,
+    /// How weights get from node to node.
+    #[serde(default)]
+    pub transfer: Transfer,
+}
+
+/// How weights get from node to node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Transfer {
+    /// `direct`: plain TCP between two fabric addresses, for whoever knows a secret of this one transfer, on all rails;
+    /// `ssh`: encrypted (AES-GCM), where others can listen on the fabric. Then each node needs a key that is let in on
+    /// the head.
+    pub weights: WeightsWay,
+    /// Files that are copied at once, to each node.
+    #[schemars(range(min = 1, max = 32))]
+    pub streams: u32,
+}
+
+impl Default for Transfer {
+    fn default() -> Self {
+        Self { weights: WeightsWay::Direct, streams: 4 }
+    }
+}
+
+/// What weights travel by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightsWay {
+    Direct,
+    Ssh,
 }
 
 /// One machine.
@@ -127,6 +161,12 @@ pub struct Model {
 }
 
 impl Model {
+    /// The repository (`OWNER/NAME`) and the revision that `source` names; `None` where there is no source.
+    pub fn hub_source(&self) -> Option<(&str, Option<&str>)> {
+        let rest = self.source.as_deref()?.strip_prefix("hf:")?;
+        Some(rest.split_once('@').map_or((rest, None), |(repository, revision)| (repository, Some(revision))))
+    }
+
     /// Where the path names a snapshot in a Hub's cache (`.../models--OWNER--NAME/snapshots/REVISION`): the folder of the
     /// model in that cache, and the snapshot's path below it. Its files are links to `blobs` in that folder, so the
     /// engine has to see the whole of it.
@@ -299,7 +339,8 @@ pub struct Ready {
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
     pub timeout: Duration,
-    /// How long the logs of all ranks may be silent before the start counts as hung.
+    /// How long nothing at all may move before the start counts as hung: no line of a log, no computing, no reading of
+    /// disks, nothing over the fabric. Where ranks connect to each other it is at most 150 seconds.
     #[serde(with = "duration")]
     #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
     pub stall: Duration,
@@ -315,6 +356,7 @@ impl Default for Ready {
 /// What has to be answered rightly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own, in the user's file")]
 pub struct Verify {
     /// A short known answer, and a sum.
     pub chat: bool,
@@ -322,11 +364,13 @@ pub struct Verify {
     pub reasoning: bool,
     /// A tool is called with the right arguments; only asked where `engine.tool_parser` is set.
     pub tools: bool,
+    /// An answer comes in pieces, and at its end the number of its tokens.
+    pub stream: bool,
 }
 
 impl Default for Verify {
     fn default() -> Self {
-        Self { chat: true, reasoning: true, tools: true }
+        Self { chat: true, reasoning: true, tools: true, stream: true }
     }
 }
 
@@ -363,6 +407,76 @@ pub enum OnFailure {
     Restore,
     /// The failed containers stay, stopped or not, to be looked at.
     Keep,
+}
+
+/// Commands of this machine that run at moments of a deploy or a rollback. Each finds in its environment
+/// `SPARKCTL_HOOK`, `SPARKCTL_COMMAND`, `SPARKCTL_DEPLOYMENT`, and where known `SPARKCTL_RELEASE`, `SPARKCTL_ENDPOINT`
+/// and `SPARKCTL_OUTCOME`; the same as JSON is on its standard input.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hooks {
+    /// When it is known what will be done, ahead of the first change. One that fails refuses the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pre_deploy: Option<Hook>,
+    /// When the new release is ready and verified, and not yet recorded. One that fails brings the release before back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub post_ready: Option<Hook>,
+    /// When the new release is recorded. One that fails is told, and changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub post_deploy: Option<Hook>,
+    /// When the run failed, and what can be brought back is back. One that fails is told, and changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<Hook>,
+}
+
+impl Hooks {
+    /// The command of a moment.
+    pub fn at(&self, moment: Moment) -> Option<&Hook> {
+        match moment {
+            Moment::PreDeploy => self.pre_deploy.as_ref(),
+            Moment::PostReady => self.post_ready.as_ref(),
+            Moment::PostDeploy => self.post_deploy.as_ref(),
+            Moment::OnFailure => self.on_failure.as_ref(),
+        }
+    }
+}
+
+/// A moment that hooks run at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    PreDeploy,
+    PostReady,
+    PostDeploy,
+    OnFailure,
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::PreDeploy => "pre_deploy",
+            Self::PostReady => "post_ready",
+            Self::PostDeploy => "post_deploy",
+            Self::OnFailure => "on_failure",
+        })
+    }
+}
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Hook {
+    /// Program and arguments; no shell is between.
+    #[schemars(length(min = 1))]
+    pub command: Vec<String>,
+    /// How long it may take before it is ended.
+    #[serde(default = "a_minute", with = "duration")]
+    #[schemars(with = "String", extend("pattern" = duration::PATTERN))]
+    pub timeout: Duration,
+}
+
+fn a_minute() -> Duration {
+    Duration::from_secs(60)
 }
 
 /// Which engine serves.

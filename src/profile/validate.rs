@@ -34,6 +34,7 @@ pub fn validate(profile: &Profile) -> Vec<Problem> {
     model(&profile.model, &mut problems);
     engine::check(profile, &mut problems);
     delivered::files(&profile.files, &mut problems);
+    delivered::hooks(&profile.hooks, &mut problems);
     serve(profile, &mut problems);
     times(profile, &mut problems);
     bench(profile, &mut problems);
@@ -62,6 +63,11 @@ fn cluster(profile: &Profile, problems: &mut Problems) {
         && let Some(why) = no_ssh_word(user, "")
     {
         problems.add("cluster.user", format!("`{user}` cannot be a user: {why}"), "");
+    }
+    let streams = profile.cluster.transfer.streams;
+    if !(1..=32).contains(&streams) {
+        let message = format!("{streams} streams cannot be: at least 1, at most 32");
+        problems.add("cluster.transfer.streams", message, "leave it out: 4 keep a link busy");
     }
     if nodes.is_empty() {
         problems.add("cluster.nodes", "there are no nodes", "list at least one; the first is the head");

@@ -1,61 +1,142 @@
-//! The lock of a deployment: one operation at a time, wherever the operators sit.
+//! The lock of the nodes: one operation at a time on each, wherever the operators sit and as whoever they log in.
 //!
-//! It is a kernel lock on the head, held by a process that lives as long as the connection, and as the
-//! holder gives signs of life. It needs no breaking: when sparkctl dies, its connection closes and the
-//! lock is free; when its whole machine is gone, the signs stop, and it is free [`LEASE`] later.
-//! Left out: two users of one head have homes, and so locks, of their own.
+//! It is a kernel lock on every node of the group, held by a process that lives as long as the connection, and as the
+//! holder gives signs of life. It needs no breaking: when sparkctl dies, its connections close and the lock is free;
+//! when its whole machine is gone, the signs stop, and it is free [`LEASE`] later. A holder that wakes up after that
+//! finds its lock lost, and stops.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::store::succeeded;
+use crate::event::Events;
+use crate::execute::Hosts;
 use crate::host::{Host, HostError, Running, Script};
-use crate::profile::DeploymentName;
+use crate::profile::{DeploymentName, NodeName};
 
 /// How long the lock outlives its holder's last sign of life.
-const LEASE: Duration = Duration::from_secs(30);
+const LEASE: Duration = Duration::from_secs(15);
 /// How often the holder gives one.
-const BEAT: Duration = Duration::from_secs(8);
+const BEAT: Duration = Duration::from_secs(4);
+/// How long a node may take to answer.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Who asks for the lock.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// What tells this operation, and what it runs in its hooks, from every other. Nobody's secret: it is no more than a
+    /// promise not to be in each other's way.
+    pub token: String,
+    /// How long to wait while another operation holds it.
+    pub wait: Duration,
+}
+
+impl Claim {
+    /// A claim of its own, that does not wait.
+    pub fn new() -> Self {
+        let token = crate::transfer::ends::secret().unwrap_or_else(|_| std::process::id().to_string());
+        Self { token: token.chars().take(32).collect(), wait: Duration::ZERO }
+    }
+}
+
+impl Default for Claim {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// The held lock; dropping it frees it.
+#[derive(Debug)]
 pub struct Lock {
-    _held: Running,
-    beat: tokio::task::JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
+    lost: watch::Receiver<Option<NodeName>>,
+}
+
+impl Lock {
+    /// The node whose lock is not held any more, if there is one.
+    pub fn lost(&self) -> Option<NodeName> {
+        self.lost.borrow().clone()
+    }
+
+    /// The same as something to wait for.
+    pub(crate) fn watch(&self) -> watch::Receiver<Option<NodeName>> {
+        self.lost.clone()
+    }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        self.beat.abort();
+        for task in &self.tasks {
+            task.abort();
+        }
     }
 }
 
 /// The lock was not to be had.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    #[error("another operation holds the lock of `{deployment}`: {holder}")]
-    Held { deployment: DeploymentName, holder: String },
+    #[error("another operation holds the lock of {node}: {holder}")]
+    Held { node: NodeName, holder: String },
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
-/// Takes the lock on the head; `holder` says who, with what, since when.
+/// What one node answered.
+enum Held {
+    Ours(Running),
+    /// By an operation that this one is part of.
+    Inherited,
+}
+
+/// Takes the lock of all nodes, the head's first; `holder` says who, with what, since when. `events` tell at which step
+/// the holder is.
 pub async fn acquire(
-    head: &Arc<dyn Host>,
+    hosts: &Hosts,
+    head: &NodeName,
     deployment: &DeploymentName,
     holder: &str,
+    claim: &Claim,
+    events: &Events,
 ) -> Result<Lock, LockError> {
-    let seconds = LEASE.as_secs().to_string();
-    let script =
-        Script::new("lock", include_str!("lock.sh"), [deployment.to_string(), holder.to_owned(), seconds]);
-    let mut running = head.start(script).await?;
-    let limit = Duration::from_secs(30);
-    let first = tokio::time::timeout(limit, running.lines.recv()).await;
-    match first {
-        Ok(Some(line)) if line == "locked" => {
-            Ok(Lock { _held: running, beat: beat(head.clone(), deployment) })
+    let ask = |node: &NodeName| {
+        let host = hosts[node].clone();
+        async move { Ok::<_, LockError>((host.clone(), one(&host, deployment, holder, claim).await?)) }
+    };
+    // Who has the head has won: two that start at once do not take half of the nodes each.
+    let mut held = vec![ask(head).await?];
+    held.extend(try_join_all(hosts.keys().filter(|node| *node != head).map(ask)).await?);
+    let (tell, lost) = watch::channel(None);
+    let tell = Arc::new(tell);
+    let mut tasks = Vec::new();
+    for (host, held) in held {
+        if let Held::Ours(running) = held {
+            tasks.push(beat(host.clone(), events.clone()));
+            tasks.push(hold(host.node().clone(), running, tell.clone()));
         }
+    }
+    Ok(Lock { tasks, lost })
+}
+
+async fn one(
+    host: &Arc<dyn Host>,
+    deployment: &DeploymentName,
+    holder: &str,
+    claim: &Claim,
+) -> Result<Held, LockError> {
+    let seconds = LEASE.as_secs().to_string();
+    let args = [deployment.to_string(), holder.to_owned(), seconds, claim.token.clone()];
+    let mut running = host.start(Script::new("lock", include_str!("lock.sh"), args)).await?;
+    let what = || "take the lock".to_owned();
+    match tokio::time::timeout(LIMIT, running.lines.recv()).await {
+        Ok(Some(line)) if line == "locked" => Ok(Held::Ours(running)),
+        Ok(Some(line)) if line == "inherited" => Ok(Held::Inherited),
         Ok(Some(line)) => {
             let holder = line.strip_prefix("held").unwrap_or(&line).trim().to_owned();
-            Err(LockError::Held { deployment: deployment.clone(), holder })
+            Err(LockError::Held { node: host.node().clone(), holder })
         }
         Ok(None) => {
             let why = match running.end.await {
@@ -63,23 +144,53 @@ pub async fn acquire(
                 Ok(Err(error)) => return Err(error.into()),
                 Err(error) => error.to_string(),
             };
-            let what = "take the lock".to_owned();
-            Err(HostError::Failed { node: head.node().clone(), what, why }.into())
+            Err(HostError::Failed { node: host.node().clone(), what: what(), why }.into())
         }
-        Err(_) => {
-            let what = "take the lock".to_owned();
-            Err(HostError::Timeout { node: head.node().clone(), what, limit }.into())
-        }
+        Err(_) => Err(HostError::Timeout { node: host.node().clone(), what: what(), limit: LIMIT }.into()),
     }
 }
 
+/// What became of a node's lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unlocked {
+    /// Nobody held it.
+    Free,
+    /// Its holder lives; it was left alone.
+    Held(String),
+    /// Its holder gave no sign of life any more.
+    Freed(String),
+}
+
+/// Frees a node's lock where its holder gives no sign of life. Needed only where the process that watches for such signs
+/// hangs itself.
+pub async fn unlock(host: &dyn Host) -> Result<Unlocked, HostError> {
+    let script = Script::new("unlock", include_str!("unlock.sh"), [LEASE.as_secs().to_string()]);
+    let said = succeeded(host, "free the lock", &host.run(script).await?)?;
+    let said = said.trim();
+    Ok(match said.split_once(' ') {
+        Some(("held", holder)) => Unlocked::Held(holder.to_owned()),
+        Some(("freed", holder)) => Unlocked::Freed(holder.to_owned()),
+        _ => Unlocked::Free,
+    })
+}
+
+/// Keeps the process that holds the lock, and tells of its end.
+fn hold(node: NodeName, running: Running, lost: Arc<watch::Sender<Option<NodeName>>>) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let Running { mut lines, end } = running;
+        while lines.recv().await.is_some() {}
+        let _ = end.await;
+        lost.send_replace(Some(node));
+    })
+}
+
 /// Signs of life, until it is aborted. One that cannot be given is told by whatever else needs the node.
-fn beat(head: Arc<dyn Host>, deployment: &DeploymentName) -> tokio::task::JoinHandle<()> {
-    let script = Script::new("refresh-lock", include_str!("refresh-lock.sh"), [deployment.to_string()]);
+fn beat(host: Arc<dyn Host>, events: Events) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(BEAT).await;
-            let _ = head.run(script.clone()).await;
+            let step = events.stage().map_or_else(String::new, |stage| stage.to_string());
+            let _ = host.run(Script::new("refresh-lock", include_str!("refresh-lock.sh"), [step])).await;
         }
     })
 }

@@ -69,6 +69,9 @@ pub struct Release {
     pub image: RecordedImage,
     /// SHA-256 over path, size and modification time of the model's files, in hexadecimal.
     pub weights: String,
+    /// SHA-256 over path and SHA-256 of each of the model's files, in hexadecimal; `None` where not every hash was known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights_content: Option<String>,
     /// Every rank with its whole specification.
     #[serde(deserialize_with = "some_ranks")]
     pub ranks: Vec<Rank>,

@@ -47,7 +47,8 @@ pub async fn read_bench(
     deployment: &DeploymentName,
     number: ReleaseNumber,
 ) -> Result<Option<Report>, HostError> {
-    let script = Script::new("read-bench", include_str!("read-bench.sh"), [deployment.to_string(), folder(number)]);
+    let script =
+        Script::new("read-bench", include_str!("read-bench.sh"), [deployment.to_string(), folder(number)]);
     let text = succeeded(host, "read the benchmark", &host.run(script).await?)?;
     if text.is_empty() {
         return Ok(None);

@@ -49,6 +49,9 @@ impl Sink for Audit {
             Event::Evidence { node, rank, release, log, .. } => {
                 self.keep(&format!("release-{release}-rank-{rank}-{node}.log"), log.as_bytes());
             }
+            Event::Stuck { node, rank, stuck } if !stuck.stacks.is_empty() => {
+                self.keep(&format!("stacks-rank-{rank}-{node}.txt"), stuck.stacks.as_bytes());
+            }
             Event::Facts { facts } => {
                 self.keep("facts.json", &serde_json::to_vec_pretty(facts).expect("facts are always JSON"));
             }

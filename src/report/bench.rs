@@ -100,10 +100,12 @@ pub fn text(report: &Report, goodput: &Goodput) -> String {
     let mut out = String::new();
     let subject = &report.subject;
     let release = subject.release.map_or_else(String::new, |release| format!(" release {release}"));
-    let deployment = subject.deployment.as_ref().map_or_else(String::new, |name| format!("{name}{release} · "));
+    let deployment =
+        subject.deployment.as_ref().map_or_else(String::new, |name| format!("{name}{release} · "));
     let runs = report.points.iter().map(|point| point.runs.len()).max().unwrap_or(0);
     let _ = writeln!(out, "{deployment}{} at {}", subject.model, subject.url);
-    let medians = if runs > 1 { format!(" · medians of {runs} runs, ± half their range") } else { String::new() };
+    let medians =
+        if runs > 1 { format!(" · medians of {runs} runs, ± half their range") } else { String::new() };
     let _ = writeln!(out, "{}{medians}\n", report.workload);
 
     let rows: Vec<Row> = report.points.iter().map(|point| Row::of(point, goodput)).collect();
@@ -117,15 +119,24 @@ pub fn text(report: &Report, goodput: &Goodput) -> String {
     }
     for row in &rows {
         let (completed, failed) = row.counts();
-        let cell = |figure: &dyn Fn(&Metrics) -> Option<f64>| row.spread(figure).map_or_else(|| "-".to_owned(), |s| digits(s.median));
+        let cell = |figure: &dyn Fn(&Metrics) -> Option<f64>| {
+            row.spread(figure).map_or_else(|| "-".to_owned(), |s| digits(s.median))
+        };
         let ms = |of: fn(&Metrics) -> &Distribution, percent: f64| {
             cell(&|run| of(run).percentile(percent).map(|seconds| seconds * 1e3))
         };
         let throughput = row.spread(|run| (run.completed > 0).then_some(run.output_throughput));
-        let throughput = throughput.map_or_else(|| "-".to_owned(), |spread| {
-            let noise = if row.runs.len() > 1 { format!(" ±{:.0} %", spread.noise() * 100.0) } else { String::new() };
-            format!("{}{noise}", digits(spread.median))
-        });
+        let throughput = throughput.map_or_else(
+            || "-".to_owned(),
+            |spread| {
+                let noise = if row.runs.len() > 1 {
+                    format!(" ±{:.0} %", spread.noise() * 100.0)
+                } else {
+                    String::new()
+                };
+                format!("{}{noise}", digits(spread.median))
+            },
+        );
         let mut cells = vec![
             words(&row.load),
             completed.to_string(),
@@ -177,6 +188,9 @@ fn digits(value: f64) -> String {
     }
 }
 
+/// Which latency of a run.
+type Latency = fn(&Metrics) -> &Distribution;
+
 /// For programs: figures of each load, the median of its runs with the lowest and the highest. Latencies are milliseconds.
 pub fn document(report: &Report, goodput: &Goodput) -> Value {
     let points: Vec<Value> = report
@@ -198,7 +212,7 @@ pub fn document(report: &Report, goodput: &Goodput) -> Value {
             put("request_goodput".to_owned(), row.spread(|run| run.request_goodput));
             put("output_throughput".to_owned(), row.spread(|run| Some(run.output_throughput)));
             put("total_token_throughput".to_owned(), row.spread(|run| Some(run.total_token_throughput)));
-            let latencies: [(&str, fn(&Metrics) -> &Distribution); 4] = [
+            let latencies: [(&str, Latency); 4] = [
                 ("ttft", |run| &run.ttft),
                 ("tpot", |run| &run.tpot),
                 ("itl", |run| &run.itl),

@@ -7,7 +7,22 @@ use serde_json::{Value, json};
 use super::terminal::place_lines;
 use crate::check::{CHECKS, Finding, Row, Selection, Severity};
 use crate::config::Places;
+use crate::fabric::Measured;
 use crate::profile::{NodeName, Profile};
+
+/// A link whose speed was measured, while others still are.
+pub fn measured_line(measured: &Measured) -> String {
+    let Measured { from, to, rate, done, all } = measured;
+    let what = match rate {
+        // Gb/s with one digit.
+        Ok(rate) => {
+            let tenths = rate.bytes_per_second / 12_500_000;
+            format!("{}.{} Gb/s", tenths / 10, tenths % 10)
+        }
+        Err(why) => format!("not measured: {why}"),
+    };
+    format!("measured {done} of {all}: {from} → {to}   {what}")
+}
 
 /// What was found.
 #[derive(Debug, Clone)]

@@ -10,8 +10,8 @@ use crate::profile::Launch;
 use crate::release::{Outcome, Release, ReleaseNumber};
 use crate::status::{Health, RankStatus, Status, ended, since};
 
-/// The status screen.
-pub fn status(status: &Status, now: Timestamp) -> String {
+/// The status screen; with `verbose` also what the engine said of its start.
+pub fn status(status: &Status, now: Timestamp, verbose: bool) -> String {
     let mut out = String::new();
     let word = match status.health {
         Health::Serving => "serving",
@@ -52,12 +52,24 @@ pub fn status(status: &Status, now: Timestamp) -> String {
         if let Some(used) = load.kv_cache {
             tail.push(format!("KV cache {:.0} %", used * 100.0));
         }
+        if let Some(accepted) = load.accepted {
+            let step =
+                load.tokens_a_step.map_or_else(String::new, |step| format!(", {step:.1} tokens a step"));
+            tail.push(format!("guesses {:.0} % right{step}", accepted * 100.0));
+        }
     }
     if let Some(Ok(seconds)) = &status.probe {
         tail.push(format!("one token in {}", people(std::time::Duration::from_secs_f64(*seconds))));
     }
     if !tail.is_empty() {
         let _ = writeln!(out, "  {}", tail.join(" · "));
+    }
+    if let Some(rung) = status.rung.filter(|_| status.health != Health::Serving) {
+        let _ = writeln!(out, "  reached: {rung}");
+    }
+    let figures = status.engine.words();
+    if verbose && !figures.is_empty() {
+        let _ = writeln!(out, "  at its start: {}", figures.join(" · "));
     }
     for problem in status.problems.iter().skip(1) {
         let _ = writeln!(out, "  {}", problem.message);
@@ -99,10 +111,12 @@ fn row(rank: &RankStatus, width: usize, now: Timestamp) -> String {
     format!("{start}  {word:<9}  {:<15}  {memory:<15}  {gpu:<10}  {when}", rank.fabric.to_string())
 }
 
-/// The history of a deployment, newest first. `running` is the release whose containers run now.
-pub fn releases(releases: &[Release], running: Option<ReleaseNumber>) -> String {
-    let mut out =
-        String::from("RELEASE  WHEN                  WHO                   IMAGE         START    TOK/S        OUTCOME\n");
+/// The history of a deployment, newest first. `running` is the release whose containers run now; with `verbose` also
+/// what each engine said of its start.
+pub fn releases(releases: &[Release], running: Option<ReleaseNumber>, verbose: bool) -> String {
+    let mut out = String::from(
+        "RELEASE  WHEN                  WHO                   IMAGE         START    TOK/S        OUTCOME\n",
+    );
     for release in releases.iter().rev() {
         let start = release
             .figures
@@ -117,7 +131,14 @@ pub fn releases(releases: &[Release], running: Option<ReleaseNumber>) -> String 
         let rates = release.figures.bench.as_ref().map_or_else(String::new, Summary::rates);
         let when = release.begun.strftime("%Y-%m-%d %H:%M:%S");
         let (number, who, image) = (release.number, &release.operator, release.image.content.short());
-        let _ = writeln!(out, "{number:<7}  {when:<20}  {who:<20}  {image:<12}  {start:<7}  {rates:<11}  {outcome}");
+        let _ = writeln!(
+            out,
+            "{number:<7}  {when:<20}  {who:<20}  {image:<12}  {start:<7}  {rates:<11}  {outcome}"
+        );
+        let figures = release.figures.engine.words();
+        if verbose && !figures.is_empty() {
+            let _ = writeln!(out, "         {}", figures.join(" · "));
+        }
     }
     out
 }

@@ -2,6 +2,7 @@
 //! change of state, and one every half minute that says what is waited for.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -146,7 +147,11 @@ impl Terminal {
         let text = outcome_line(deployment, outcome);
         let failed = !matches!(
             outcome,
-            RunOutcome::NothingToDo { .. } | RunOutcome::Deployed { .. } | RunOutcome::Stopped { .. }
+            RunOutcome::NothingToDo { .. }
+                | RunOutcome::Deployed { .. }
+                | RunOutcome::Stopped { .. }
+                | RunOutcome::Fetched { .. }
+                | RunOutcome::Synced { .. }
         );
         if let RunOutcome::Refused { findings } = outcome {
             for line in finding_lines(findings, self.places.as_ref()) {
@@ -179,9 +184,18 @@ impl Terminal {
 impl Sink for Terminal {
     fn take(&mut self, event: &Event) {
         match event {
+            Event::Waiting { holder } => {
+                self.state("▸", &format!("waiting for another operation to end: {holder}"))
+            }
             Event::Planned { plan } if plan.is_empty() => {}
             Event::Planned { plan } => {
-                let release = plan.release.map_or_else(|| "stop".to_owned(), |n| format!("release {n}"));
+                let release = match plan.release {
+                    Some(number) => format!("release {number}"),
+                    None if plan.stages.iter().any(|stage| stage.kind == StageKind::Weights) => {
+                        "sync".to_owned()
+                    }
+                    None => "stop".to_owned(),
+                };
                 self.state("", &format!("{} · {release}", plan.deployment));
                 for difference in plan.differences.iter().filter(|_| plan.running.is_some()) {
                     self.state("·", difference);
@@ -197,13 +211,18 @@ impl Sink for Terminal {
                 if self.verbose {
                     let proof = matches!(
                         stage,
-                        StageKind::Ready | StageKind::Verify | StageKind::Gate | StageKind::Bench
+                        StageKind::Ready
+                            | StageKind::Verify
+                            | StageKind::Gate
+                            | StageKind::Hook
+                            | StageKind::Bench
                     );
                     let changed = if *changed || proof { "" } else { " (was so already)" };
                     self.state("·", &format!("{stage}: {what}{changed}"));
                 }
             }
             Event::Progress { stage, node, progress } => self.progress(*stage, node, progress),
+            Event::Told { text, .. } => self.state("·", text),
             Event::StageDone { stage, detail, took } => {
                 self.clear_bars();
                 let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
@@ -216,7 +235,11 @@ impl Sink for Terminal {
                     self.line(line);
                 }
             }
-            Event::Evidence { .. } | Event::Facts { .. } => {}
+            Event::Reached { stage, rung, detail } => {
+                let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+                self.state("·", &format!("{stage}: {rung}{detail}"));
+            }
+            Event::Evidence { .. } | Event::Stuck { .. } | Event::LastLines { .. } | Event::Facts { .. } => {}
             Event::Failed { failure } => self.failure(failure),
             Event::Restoring { release } => {
                 // What is found from here on is about the profile of another release.
@@ -302,6 +325,39 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
         RunOutcome::Stopped { release } => {
             let which = release.map_or_else(String::new, |release| format!(" (release {release})"));
             format!("{deployment} stopped{which}; the logs are kept on the nodes")
+        }
+        RunOutcome::Fetched { node, source, commit, path, files, bytes, .. } => {
+            let short = commit.get(..12).unwrap_or(commit);
+            format!(
+                "{deployment}: {source} at {short} is in {path} on {node}: {files} files, {}, all verified\nnext: \
+                 `sparkctl deploy` brings them to the other nodes and serves them; `sparkctl plan` shows it first",
+                size(*bytes)
+            )
+        }
+        RunOutcome::NotFetched { begun: true } => {
+            format!("{deployment}: not fetched; what came is kept, and the next fetch goes on")
+        }
+        RunOutcome::NotFetched { begun: false } => format!("{deployment}: not fetched, nothing was changed"),
+        RunOutcome::Synced { files, bytes, moved, compared, nodes, extra, removed } => {
+            let (model, count) = (format!("{files} files, {}", size(*bytes)), nodes.len());
+            let mut text = match (moved, compared) {
+                (0, false) => format!("{deployment}: unchanged: {model}, verified earlier on {count} nodes"),
+                (0, true) => {
+                    format!("{deployment}: unchanged: {model}, verified on {count} nodes, 0 bytes moved")
+                }
+                _ => format!("{deployment}: {model}, verified on {count} nodes; {} moved", size(*moved)),
+            };
+            for (node, files) in extra {
+                let what =
+                    if *removed { "removed" } else { "left alone; `sync --delete-extra` removes them" };
+                let _ = write!(text, "\n{node}: not of the model: {} ({what})", files.join(", "));
+            }
+            text
+        }
+        RunOutcome::NotSynced => {
+            format!(
+                "{deployment}: the model is not on all nodes; what came is kept, and the next sync goes on"
+            )
         }
         RunOutcome::Refused { .. } => format!("{deployment}: refused, nothing was changed"),
         RunOutcome::Locked { holder } => {

@@ -43,9 +43,16 @@ async fn a_release_is_measured_and_its_figures_are_kept() {
         let desk = change(Behaviour::Healthy, gate).await;
         let run = desk.run(Command::Deploy).await;
         desk.hold_to_account(&run);
-        assert!(matches!(run.outcome, Some(RunOutcome::Deployed { release: SECOND, .. })), "{:?}", run.outcome);
+        assert!(
+            matches!(run.outcome, Some(RunOutcome::Deployed { release: SECOND, .. })),
+            "{:?}",
+            run.outcome
+        );
         // 256 tokens in 0.31 s and 255 times 36 ms; four at once, each 1.32 times slower.
-        assert_eq!(told(&run), "c1 27.0 tok/s TTFT 310 ms · c4 82.6 tok/s (release 1: 27.0, 82.6; no difference)");
+        assert_eq!(
+            told(&run),
+            "c1 27.0 tok/s TTFT 310 ms · c4 82.6 tok/s (release 1: 27.0, 82.6; no difference)"
+        );
         let records = records(&desk).await;
         assert_eq!(records.len(), 4, "two releases on two nodes");
         for record in records {
@@ -126,7 +133,11 @@ async fn who_is_killed_in_a_benchmark_has_deployed_unless_it_decides() {
     assert_eq!(desk.recorded(SECOND).await, vec![Some(Outcome::Begun); 2]);
     let again = desk.run(Command::Deploy).await;
     desk.hold_to_account(&again);
-    assert!(matches!(again.outcome, Some(RunOutcome::Deployed { release: SECOND, .. })), "{:?}", again.outcome);
+    assert!(
+        matches!(again.outcome, Some(RunOutcome::Deployed { release: SECOND, .. })),
+        "{:?}",
+        again.outcome
+    );
     assert!(told(&again).starts_with("c1 27.0 tok/s"), "it was not measured: {}", told(&again));
 }
 

@@ -8,18 +8,24 @@ mod delivered;
 #[path = "../desk/mod.rs"]
 mod desk;
 mod faults;
+mod hooks;
+mod lock;
 mod refusals;
 mod states;
 mod status;
+mod sync;
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use desk::{Command, Desk, changed};
-use sparkctl::event::{Event, RunOutcome};
+use desk::{Command, Desk, changed, recorded_sparks, seed_profile};
+use sparkctl::delivery::Delivery;
+use sparkctl::event::{Event, RunOutcome, Rung};
 use sparkctl::execute::Cancel;
+use sparkctl::host::FakeCluster;
 use sparkctl::host::fake::{Behaviour, Fault, Moment};
 use sparkctl::operation::Target;
-use sparkctl::plan::StageKind;
+use sparkctl::plan::{Action, StageKind, render};
 use sparkctl::release::{Outcome, ReleaseNumber};
 
 const FIRST: ReleaseNumber = ReleaseNumber(1);
@@ -40,6 +46,8 @@ async fn bad_change(behaviour: Behaviour) -> (Desk, desk::Run) {
 async fn a_release_that_does_not_serve_rightly_gives_way_to_the_one_before() {
     for (behaviour, words) in [
         (Behaviour::NeverReady, "nothing has moved for 10 min"),
+        // Though the ranks keep a core busy each: they wait for one another.
+        (Behaviour::NeverConnected, "nothing has moved for 2 min 3"),
         (Behaviour::CrashAtStart(0), "rank 0 on spark1 ended (exit status 1)"),
         (Behaviour::CrashAtStart(1), "rank 1 on spark2 ended (exit status 1)"),
         (Behaviour::WrongModel, "the endpoint lists [\"another-model\"], not `qwen3.5-122b`"),
@@ -67,6 +75,72 @@ async fn a_release_that_does_not_serve_rightly_gives_way_to_the_one_before() {
             assert!(log.is_some_and(|log| log.contains("INFO: starting")), "{behaviour:?}: no log is kept");
         }
     }
+}
+
+/// A first start may compile for longer than anything may be silent: that it computes is enough.
+#[tokio::test(start_paused = true)]
+async fn a_long_silent_compilation_is_waited_for() {
+    let desk = Desk::seed();
+    desk.cluster.behave(1, Behaviour::CompilesLong);
+    let run = desk.run(Command::Deploy).await;
+    desk.hold_to_account(&run);
+    assert!(matches!(run.outcome, Some(RunOutcome::Deployed { release: FIRST, .. })), "{:?}", run.outcome);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rung_is_told_and_the_engines_own_figures_are_recorded() {
+    let desk = Desk::seed();
+    let run = desk.run(Command::Deploy).await;
+    let rungs: Vec<_> = run
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Reached { rung, .. } => Some(*rung),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        rungs,
+        [
+            Rung::Up,
+            Rung::Joined,
+            Rung::Http,
+            Rung::Listed,
+            Rung::Token,
+            Rung::Chat,
+            Rung::Reasoning,
+            Rung::ToolCall,
+            Rung::Stream
+        ]
+    );
+    for facts in sparkctl::operation::look(&desk.profile, &desk.hosts()).await.unwrap() {
+        let figures = &facts.releases[0].figures.engine;
+        assert_eq!((figures.weights_gib, figures.kv_cache_tokens), (Some(63.24), Some(1_234_567)));
+    }
+}
+
+/// What the ranks said last is told, and what was seen of them when nothing moved.
+#[tokio::test(start_paused = true)]
+async fn a_failure_tells_the_last_lines_of_each_rank() {
+    let (_, run) = bad_change(Behaviour::NeverConnected).await;
+    let told: Vec<_> = run
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::LastLines { node, lines, .. } => Some((node.as_str(), lines.last()?.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].0 == "spark1" && told[0].1.contains("Custom allreduce is disabled"), "{told:?}");
+    assert!(told[1].0 == "spark2" && told[1].1.contains("INFO: starting"), "{told:?}");
+    let seen = run.events.iter().filter(|event| matches!(event, Event::Stuck { .. })).count();
+    assert_eq!(seen, 2);
+    let failure = run.events.iter().find_map(|event| match event {
+        Event::Failed { failure } => failure.diagnosis.as_ref(),
+        _ => None,
+    });
+    assert_eq!(failure.unwrap().id, Some("MQ-HANG"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +283,10 @@ async fn one_operation_at_a_time() {
     };
     assert!(matches!(done, Some(RunOutcome::Deployed { .. })), "{done:?}");
     let Some(RunOutcome::Locked { holder }) = locked else { panic!("{locked:?}") };
-    assert!(holder.starts_with("ada@laptop, `deploy`, since 2026-03-01T09:00:00"), "{holder}");
+    assert!(
+        holder.starts_with("ada@laptop, `deploy` of `qwen35-122b`, since 2026-03-01T09:00:00"),
+        "{holder}"
+    );
 }
 
 /// The wish to end comes while a call never completes.
@@ -255,4 +332,79 @@ async fn an_interrupt_while_nothing_serves_brings_the_release_before_back() {
     let Some(RunOutcome::Interrupted { state }) = &run.outcome else { panic!("{:?}", run.outcome) };
     assert!(state.contains("release 1"), "{state}");
     assert!(desk.serves(FIRST));
+}
+
+/// Four machines as recorded, with `files` of the model on the head alone.
+fn four_sparks() -> Desk {
+    let mut profile = seed_profile();
+    for number in 3..5 {
+        let mut node = profile.cluster.nodes[1].clone();
+        node.name = format!("spark{number}").parse().unwrap();
+        node.host = format!("10.1.230.18{number}");
+        node.fabric = Ipv4Addr::new(192, 168, 200, 12 + number - 1);
+        profile.cluster.nodes.push(node);
+    }
+    profile.engine.tensor_parallel = 4;
+    let mut facts = recorded_sparks(&profile);
+    for (number, facts) in facts.iter_mut().enumerate().skip(1) {
+        facts.model = None;
+        // The devices' GIDs are those of the second node.
+        let ports = facts.rdma_devices.iter_mut().flat_map(|device| &mut device.ports);
+        for gid in ports.flat_map(|port| &mut port.gids) {
+            if let Some([a, b, c, _]) = gid.ipv4().map(|address| address.octets()) {
+                gid.gid = Ipv4Addr::new(a, b, c, 12 + u8::try_from(number).unwrap()).to_ipv6_mapped();
+            }
+        }
+    }
+    let cluster = FakeCluster::recorded(&facts, &profile.model.path);
+    Desk { cluster, profile, delivery: Delivery::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_nodes_pass_the_weights_on() {
+    let desk = four_sparks();
+    let plan = desk.plan().await.plan;
+    let weights = plan.stages.iter().find(|stage| stage.kind == StageKind::Weights).unwrap();
+    let from = |step: &sparkctl::plan::Step| match &step.action {
+        Action::CopyWeights { from, .. } => from.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let by_head = weights.steps.iter().filter(|step| from(step) == "spark1").count();
+    assert!(
+        weights.steps.len() > 30 && by_head < weights.steps.len() / 2,
+        "{by_head} of {}",
+        weights.steps.len()
+    );
+    let text = render::text(&plan, false);
+    let line = text.lines().find(|line| line.contains("→ spark4   ")).unwrap();
+    assert!(line.contains("spark2") && line.contains("39 files, 119 GB"), "{line}");
+    let run = desk.run(Command::Deploy).await;
+    desk.hold_to_account(&run);
+    assert!(matches!(run.outcome, Some(RunOutcome::Deployed { .. })), "{:?}", run.outcome);
+    let folder =
+        |node: &str| desk.cluster.machine(node, |m| m.folders[&desk.profile.model.path].files.clone());
+    for node in ["spark2", "spark3", "spark4"] {
+        assert_eq!(folder(node), folder("spark1"));
+    }
+    assert!(desk.plan().await.plan.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_passing_on_fails_the_next_run_brings_what_is_missing() {
+    let probe = four_sparks();
+    probe.run(Command::Deploy).await;
+    let pulls: Vec<_> =
+        probe.cluster.effects().iter().map(|effect| effect.name.starts_with("pull-weights")).collect();
+    let pulls: Vec<_> = (1..=pulls.len()).filter(|at| pulls[at - 1]).collect();
+    for at in pulls.iter().step_by(pulls.len() / 9) {
+        for (fault, moment) in [(Fault::Die, Moment::Before), (Fault::Fail, Moment::After)] {
+            let desk = four_sparks();
+            desk.cluster.fault_at(*at, fault, moment);
+            let run = desk.run(Command::Deploy).await;
+            assert!(!matches!(run.outcome, Some(RunOutcome::Deployed { .. })), "{:?}", run.outcome);
+            desk.cluster.heal();
+            desk.deployed().await;
+            assert!(desk.plan().await.plan.is_empty());
+        }
+    }
 }

@@ -285,8 +285,10 @@ async fn of_a_rollback() {
         ),
         (
             |desk| {
-                desk.cluster
-                    .machine("spark1", |m| m.folders.get_mut(SEED_MODEL).unwrap().files[0].mtime += 1);
+                desk.cluster.machine("spark1", |m| {
+                    let file = &mut m.folders.get_mut(SEED_MODEL).unwrap().files[0];
+                    (file.mtime, file.sha256) = (file.mtime + 1, None);
+                });
             },
             Target::Before,
             (

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use sparkctl::error::Exit;
+use sparkctl::event::Rung;
 use sparkctl::host::fake::Behaviour;
 use sparkctl::profile::{EngineKind, Launch};
 use sparkctl::status::{Health, Status, ask};
@@ -33,6 +34,9 @@ async fn serving() {
     let desk = Desk::seed();
     let status = asked(desk.deployed().await).await;
     check(&status, Health::Serving, Exit::Done, "");
+    assert_eq!(status.rung, Some(Rung::Token));
+    let verbose = sparkctl::report::status::status(&status, jiff::Timestamp::UNIX_EPOCH, true);
+    assert!(verbose.contains("at its start: weights 63.2 GiB · KV cache 1.2 M tokens"), "{verbose}");
     let group = status.group.unwrap();
     assert_eq!((group.launch, group.alive.len(), &group.alive), (Launch::Ray, 2, &group.wanted));
     assert_eq!(status.load.unwrap().running, Some(1.0));
@@ -52,7 +56,7 @@ async fn a_rank_of_a_native_launch() {
         let group = status.group.clone().unwrap();
         assert_eq!((group.launch, group.alive.len(), &group.alive), (Launch::Native, 2, &group.wanted));
         assert_eq!(status.load.clone().unwrap().running, Some(1.0));
-        let screen = sparkctl::report::status::status(&status, jiff::Timestamp::UNIX_EPOCH);
+        let screen = sparkctl::report::status::status(&status, jiff::Timestamp::UNIX_EPOCH, false);
         assert!(screen.contains("native 2 of 2 ranks"), "{screen}");
 
         desk.cluster.machine("spark2", |m| m.kill("sparkctl-qwen35-122b-1"));
@@ -79,6 +83,7 @@ async fn a_rank_ended() {
     let status = asked(&desk).await;
     check(&status, Health::Degraded, Exit::Unhealthy, "rank 1 (spark2) ended: exit status 137");
     check(&status, Health::Degraded, Exit::Unhealthy, "the endpoint does not complete a request: HTTP 500");
+    assert_eq!(status.rung, Some(Rung::Listed));
     check(&status, Health::Degraded, Exit::Unhealthy, "Ray does not count 192.168.200.13");
 }
 
@@ -128,4 +133,7 @@ async fn starting() {
         status = looking => status,
     };
     check(&status, Health::Starting, Exit::Unhealthy, "connection refused");
+    assert_eq!(status.rung, Some(Rung::Joined));
+    let screen = sparkctl::report::status::status(&status, jiff::Timestamp::UNIX_EPOCH, false);
+    assert!(screen.contains("reached: ranks joined"), "{screen}");
 }

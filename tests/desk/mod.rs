@@ -15,9 +15,10 @@ use sparkctl::execute::{Cancel, Hosts};
 use sparkctl::host::fake::{Behaviour, Served};
 use sparkctl::host::{FakeCluster, Host};
 use sparkctl::operation::{self, Operation, Target};
-use sparkctl::plan::planner::{self, Operator, Planned, Refused};
+use sparkctl::plan::planner::{self, Operator, Planned, Refused, SyncWishes};
 use sparkctl::plan::{Action, Plan, StageKind};
 use sparkctl::profile::{Node, Profile};
+use sparkctl::release::lock::Claim;
 use sparkctl::release::{Outcome, ReleaseNumber};
 
 /// A profile, the machines it speaks of, and an operator.
@@ -35,6 +36,7 @@ pub enum Command {
     Deploy,
     Rollback(Target),
     Stop,
+    Sync(SyncWishes),
 }
 
 /// What came of it: no outcome where the operator was killed.
@@ -84,7 +86,8 @@ pub fn recorded_sparks(profile: &Profile) -> Vec<NodeFacts> {
 }
 
 pub fn operator() -> Operator {
-    Operator { who: "ada@laptop".to_owned(), now: "2026-03-01T09:00:00Z".parse().unwrap(), skip: Vec::new() }
+    let now = "2026-03-01T09:00:00Z".parse().unwrap();
+    Operator { who: "ada@laptop".to_owned(), now, skip: Vec::new(), token: String::new() }
 }
 
 impl Desk {
@@ -124,7 +127,23 @@ impl Desk {
         self.run_by(command, &operator(), cancel).await
     }
 
+    /// Does it under a claim of one's own.
+    pub async fn run_claiming(&self, command: Command, claim: &Claim) -> Run {
+        let (_switch, cancel) = Cancel::new();
+        self.run_with(command, &operator(), &cancel, claim).await
+    }
+
     async fn run_by(&self, command: Command, operator: &Operator, cancel: &Cancel) -> Run {
+        self.run_with(command, operator, cancel, &Claim::new()).await
+    }
+
+    pub async fn run_with(
+        &self,
+        command: Command,
+        operator: &Operator,
+        cancel: &Cancel,
+        claim: &Claim,
+    ) -> Run {
         let (events, mut receiver) = Events::channel();
         let reading = tokio::spawn(async move {
             let mut all = Vec::new();
@@ -141,12 +160,14 @@ impl Desk {
             events: &events,
             cancel,
             reconnect: &hosts,
+            claim,
         };
         let done = async {
             match command {
                 Command::Deploy => operation.deploy(&self.delivery).await,
                 Command::Rollback(target) => operation.rollback(target).await,
                 Command::Stop => operation.stop().await,
+                Command::Sync(wishes) => Box::pin(operation.sync(wishes)).await,
             }
         };
         let outcome = tokio::select! {
@@ -174,7 +195,7 @@ impl Desk {
     /// The same, or why not.
     pub async fn planned(&self) -> Result<Planned, Refused> {
         let mut facts = operation::look(&self.profile, &self.hosts()).await.unwrap();
-        let links = operation::probe(&self.profile, &self.hosts(), &facts, false).await;
+        let links = operation::probe(&self.profile, &self.hosts(), &facts, None).await;
         operation::compare(&self.profile, &self.delivery, &self.hosts(), &mut facts).await.unwrap();
         planner::deploy(&self.profile, &self.delivery, &facts, &links, &operator())
     }
@@ -187,9 +208,11 @@ impl Desk {
     /// Whether the endpoint serves this release as it should.
     pub fn serves(&self, release: ReleaseNumber) -> bool {
         self.served().is_some_and(|served| {
-            let rightly =
-                matches!(served.behaviour, Behaviour::Healthy | Behaviour::Slow | Behaviour::NotUnderLoad);
-            served.release == release.0 && served.completes && rightly
+            let well = matches!(
+                served.behaviour,
+                Behaviour::Healthy | Behaviour::CompilesLong | Behaviour::Slow | Behaviour::NotUnderLoad
+            );
+            served.release == release.0 && served.completes && well
         })
     }
 
@@ -268,6 +291,7 @@ pub fn lint(plan: &Plan) {
                 stopped = true;
             }
             Action::CopyWeights { .. }
+            | Action::RemoveFiles { .. }
             | Action::CopyImage { .. }
             | Action::KeepImage { .. }
             | Action::PutFile { .. }

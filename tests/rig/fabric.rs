@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sparkctl::cluster::facts::NodeFacts;
 use sparkctl::cluster::gather::{Request, gather};
-use sparkctl::fabric::{Links, Member, MtuBy, PathMtu, Rate, Reach, judge, probe, rails};
+use sparkctl::fabric::{Links, Member, MtuBy, PathMtu, Rate, Reach, Tell, judge, probe, rails};
 use sparkctl::host::{SshHost, SshOptions};
 
 use crate::harness::{Rig, ssh_config};
@@ -39,7 +39,8 @@ impl Nodes {
             .zip(addresses)
             .map(|(host, addresses)| Member { host, addresses: addresses.to_vec() })
             .collect();
-        (self.runtime.block_on(probe(&members, measure)), began.elapsed())
+        let tell: Option<Tell<'_>> = if measure { Some(&|_| {}) } else { None };
+        (self.runtime.block_on(probe(&members, tell)), began.elapsed())
     }
 
     fn facts(&self) -> Vec<NodeFacts> {

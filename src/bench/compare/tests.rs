@@ -59,6 +59,11 @@ fn what_cannot_be_compared_is_refused_with_the_difference() {
     );
     let loads = Summary::of(&report(DEPLOY, &[8], &mut random));
     assert_eq!(compare(&then, &loads).unwrap_err().to_string(), "no load is in both: c1, c4 then, c8 now");
+    let longer = Summary::of(&report(Simulated { requests: 16, ..DEPLOY }, &[1, 4], &mut random));
+    assert_eq!(
+        compare(&then, &longer).unwrap_err().to_string(),
+        "the runs at c1 differ: 4 requests then, 16 now"
+    );
     let more = Summary::of(&report(DEPLOY, &[4, 16], &mut random));
     let seen = compare(&then, &more).unwrap();
     assert_eq!(seen.apart, [Load::Concurrency(1), Load::Concurrency(16)]);

@@ -195,6 +195,18 @@ pub struct ContainerState {
     pub health: Option<String>,
 }
 
+impl ContainerState {
+    /// How it ended, in words.
+    pub fn ending(&self) -> String {
+        match (self.oom_killed, self.exit_code, self.error.as_str()) {
+            (true, ..) => "out of memory: the kernel killed it".to_owned(),
+            (false, 137, _) => "exit status 137: killed".to_owned(),
+            (false, code, "") => format!("exit status {code}"),
+            (false, _, error) => error.to_owned(),
+        }
+    }
+}
+
 /// What the labels of one of our containers say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

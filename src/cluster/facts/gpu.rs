@@ -1,5 +1,7 @@
 //! GPUs, and NVIDIA's driver.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// A GPU as `nvidia-smi` reports it. On unified memory (GB10) the memory figures are absent. The
@@ -22,6 +24,8 @@ pub struct Gpu {
     pub power: Option<f64>,
     /// Watts; absent on GB10.
     pub power_limit: Option<f64>,
+    /// The limit that the GPU comes with, in watts; absent on GB10.
+    pub power_default: Option<f64>,
     /// MHz of the multiprocessors now.
     pub clock: Option<u32>,
     /// MHz that the GPU can do. A cap set by `nvidia-smi -lgc` does not show in it.
@@ -34,6 +38,8 @@ pub struct Gpu {
     pub uuid: Option<String>,
     /// Address on the PCI bus, as the driver writes it: `0000000F:01:00.0`.
     pub pci: Option<String>,
+    /// Version of its firmware (VBIOS).
+    pub vbios: Option<String>,
 }
 
 /// NVIDIA's driver, and what its tool says.
@@ -50,6 +56,10 @@ pub struct Nvidia {
     pub cuda: Option<String>,
     /// Processes that hold the GPU, where the driver tells.
     pub processes: Option<Vec<GpuProcess>>,
+    /// Running containers of the deployment in which `nvidia-smi` cannot open the GPU any more, and what it says there.
+    pub lost: BTreeMap<String, String>,
+    /// Lines of what runs at each boot (enabled units, `rc.local`, cron) that set a limit of clocks or power: file and line.
+    pub caps: Vec<(String, String)>,
 }
 
 impl Nvidia {

@@ -32,6 +32,8 @@ pub struct System {
     /// `CmaTotal`; more free than in all is the sign of a kernel whose RDMA registration fails.
     pub cma_total: Option<u64>,
     pub cma_free: Option<u64>,
+    /// Version of the machine's own firmware (UEFI): `5.36_0ACUM018`.
+    pub firmware: Option<String>,
     /// Who made the machine, as its firmware says: `NVIDIA`.
     pub vendor: Option<String>,
     /// Its product name: `NVIDIA_DGX_Spark`.

@@ -48,6 +48,24 @@ pub struct ModelFile {
     pub size: u64,
     /// Seconds since 1970, as the file system keeps it.
     pub mtime: i64,
+    /// SHA-256 in hexadecimal, where it was computed on this node of the file in its present state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+impl ModelFile {
+    /// Whether this is known to be the same file with the same content as another: both hashes were seen.
+    pub fn is_surely(&self, other: &Self) -> bool {
+        self.path == other.path && self.sha256.is_some() && self.sha256 == other.sha256
+    }
+
+    /// The same as far as can be told: by their hashes where both were seen, else by size and time.
+    pub fn is_like(&self, other: &Self) -> bool {
+        match (&self.sha256, &other.sha256) {
+            (Some(own), Some(other_hash)) => self.path == other.path && own == other_hash,
+            _ => (&self.path, self.size, self.mtime) == (&other.path, other.size, other.mtime),
+        }
+    }
 }
 
 /// What is in a model's files, read on the node without reading the weights themselves.
@@ -66,6 +84,25 @@ pub struct ModelContent {
     pub foreign: Vec<ForeignFile>,
     /// What could not be read or made sense of: a path in the folder, and why.
     pub problems: BTreeMap<String, String>,
+    /// Where the files came from; `None` where nothing in the folder tells.
+    pub origin: Option<ModelOrigin>,
+    /// SHA-256 of the files that are still as they were when it was computed, by path.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub hashes: BTreeMap<String, String>,
+}
+
+/// Where a model's files came from, as they themselves or their place tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelOrigin {
+    /// What tells it, for people: `the Hub's cache`.
+    pub told_by: String,
+    /// `OWNER/NAME` on the Hub.
+    pub repo: Option<String>,
+    /// The commits that the files are of: one, unless a download was cut between two.
+    pub revisions: Vec<String>,
+    /// Names of branches and tags, as the Hub's cache knows them, and their commits.
+    pub refs: BTreeMap<String, String>,
 }
 
 impl ModelContent {

@@ -123,6 +123,8 @@ pub struct RdmaDevice {
     pub name: String,
     /// Address on the PCI bus.
     pub pci: Option<String>,
+    /// Version of the card's firmware: `28.43.1014`.
+    pub firmware: Option<String>,
     pub ports: Vec<RdmaPort>,
 }
 

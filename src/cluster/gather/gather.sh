@@ -38,6 +38,7 @@ machine() {
   printf 'home=%s\n' "$HOME"
   printf 'boot_id=%s\n' "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
   if checking; then
+    printf 'firmware=%s\n' "$(cat /sys/class/dmi/id/bios_version 2>/dev/null)"
     printf 'vendor=%s\n' "$(cat /sys/class/dmi/id/sys_vendor 2>/dev/null)"
     printf 'product=%s\n' "$(cat /sys/class/dmi/id/product_name 2>/dev/null || tr -d '\0' 2>/dev/null </proc/device-tree/model)"
     printf 'uptime=%s\n' "$(cat /proc/uptime 2>/dev/null)"
@@ -121,7 +122,8 @@ network() {
   # Path and contents. One process reads all: a port has 256 entries.
   set -- /sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*
   if planning; then
-    set -- "$@" /sys/class/infiniband/*/device/uevent /sys/class/infiniband/*/ports/*/gids/* \
+    set -- "$@" /sys/class/infiniband/*/device/uevent /sys/class/infiniband/*/fw_ver \
+      /sys/class/infiniband/*/ports/*/gids/* \
       /sys/class/infiniband/*/ports/*/gid_attrs/types/* /sys/class/infiniband/*/ports/*/state \
       /sys/class/infiniband/*/ports/*/phys_state /sys/class/infiniband/*/ports/*/rate \
       /sys/class/infiniband/*/ports/*/link_layer
@@ -186,9 +188,24 @@ gpus() {
     --query-gpu=name,driver_version,memory.total,memory.used,utilization.gpu,temperature.gpu 2>&1 && say
 }
 
+# The deployment's containers that run and cannot open the GPU any more: a `systemctl daemon-reload` takes it from them.
+# What gives no answer is passed over: it says nothing of the GPU.
+lost_gpus() {
+  section container-gpus
+  [ -n "$deployment" ] && have docker && have nvidia-smi || return 0
+  for name in $(timeout -k 1 5 docker ps --filter "label=sparkctl.deployment=$deployment" --format '{{.Names}}' 2>/dev/null); do
+    said=$(timeout -k 1 5 docker exec "$name" nvidia-smi -L 2>&1)
+    case $said in "Failed to initialize NVML"*) printf '%s %s\n' "$name" "$said" | head -n 1 ;; esac
+  done
+}
+
 more_of_the_gpus() {
   section nvidia-module
   cat /sys/module/nvidia/version 2>/dev/null
+  section gpu-caps
+  # What is set at each boot, so that it is known while the GPU idles.
+  grep -sHE 'nvidia-smi.* (-lgc|--lock-gpu-clocks|-ac|--applications-clocks|-pl|--power-limit)[ =]' \
+    /etc/systemd/system/*.wants/*.service /etc/rc.local /etc/crontab /etc/cron.d/*
   have nvidia-smi || return 0
   section nvidia-version
   ask 10 nvidia-version nvidia-smi --version 2>&1 && say
@@ -202,6 +219,9 @@ more_of_the_gpus() {
     ask 10 gpu-details nvidia-smi --query-gpu="$fields$reasons" --format=csv,noheader,nounits 2>/dev/null || break
     [ $code = 0 ] && say && break
   done
+  section gpu-board
+  ask 10 gpu-board nvidia-smi --query-gpu=vbios_version,power.default_limit --format=csv,noheader,nounits 2>/dev/null &&
+    [ $code = 0 ] && say
 }
 
 disks() {
@@ -243,7 +263,11 @@ model_folder() {
       case $(readlink -f "$link") in "$root"/*) ;; *) printf "%s\0" "$link" ;; esac
     done' "$whole" {} + 2>/dev/null
   section model-partial
-  find "$model/" -path '*/.sparkctl-partial/*' -type f -printf '%s\n' 2>/dev/null
+  case ${model%/} in
+    */models--*/snapshots/*) notes=${model%/snapshots/*}/.sparkctl/$(basename "$model") ;;
+    *) notes=${model%/}/.sparkctl ;;
+  esac
+  find "$notes/incoming" -type f -printf '%s\n' 2>/dev/null
   section model-problems
   printf '%s\n' "$problems"
   section model-content
@@ -295,13 +319,16 @@ section clock
 date -u +%s.%N
 current=
 ask_peers </dev/null | {
-  gpus </dev/null | {
-    { checking && more_of_the_gpus; } </dev/null | {
-      { planning && disks; } </dev/null | {
-        { planning && ask_model; } </dev/null | {
-          look_for_models "$@" </dev/null | {
-            { checking && more_of_the_machine; } </dev/null | {
-              { machine; network; releases; kept; } </dev/null
+  lost_gpus </dev/null | {
+    gpus </dev/null | {
+      { checking && more_of_the_gpus; } </dev/null | {
+        { planning && disks; } </dev/null | {
+          { planning && ask_model; } </dev/null | {
+            look_for_models "$@" </dev/null | {
+              { checking && more_of_the_machine; } </dev/null | {
+                { machine; network; releases; kept; } </dev/null
+                cat
+              }
               cat
             }
             cat

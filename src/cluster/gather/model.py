@@ -1,9 +1,11 @@
 # Prints what is in a model's files as JSON; reads their headers only, never the weights.
-import json, os, struct, sys, time
+# Behind transfer/seen.py.
+import json, os, re, struct, sys, time
 
 root = sys.argv[1]
 until = time.monotonic() + 20
-answer = {"config": None, "index": None, "safetensors": [], "incomplete": [], "foreign": [], "problems": {}}
+answer = {"config": None, "index": None, "safetensors": [], "incomplete": [], "foreign": [], "problems": {},
+          "origin": None, "hashes": {}}
 
 
 def text(path):
@@ -87,6 +89,50 @@ def foreign(path):
             {"path": text(path), "uid": uid, "readable": readable, "writable": os.access(full, os.W_OK)})
 
 
+def first_line(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline().strip()
+
+
+def commits(lines):
+    return sorted({line for line in lines if re.fullmatch("[0-9a-f]{40}", line)})
+
+
+def by_manifest():
+    try:
+        with open(os.path.join(root, ".sparkctl/manifest.json"), "rb") as file:
+            manifest = json.loads(file.read(1 << 26))
+        source, revision = manifest.get("source"), manifest.get("revision")
+    except (OSError, ValueError, AttributeError):
+        return None
+    repo = source[3:].split("@")[0] if isinstance(source, str) and source.startswith("hf:") else None
+    revisions = commits([str(revision)])
+    if repo or revisions:
+        return {"told_by": "the model's manifest", "repo": repo, "revisions": revisions}
+
+
+def by_cache():
+    place = os.path.realpath(root).split(os.sep)
+    if len(place) < 3 or place[-2] != "snapshots" or not place[-3].startswith("models--"):
+        return None
+    refs, folder = {}, os.sep.join(place[:-2] + ["refs"])
+    for at, _, files in os.walk(folder):
+        for name in files[:100]:
+            path = os.path.join(at, name)
+            for commit in commits([first_line(path)]):
+                refs[text(os.path.relpath(path, folder))] = commit
+    return {"told_by": "the Hub's cache", "repo": text("/".join(place[-3].split("--")[1:])),
+            "revisions": commits([place[-1]]), "refs": refs}
+
+
+def by_notes():
+    folder = os.path.join(root, ".cache/huggingface/download")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    notes = [name for name in names if name.endswith(".metadata") and os.path.exists(os.path.join(root, name[:-9]))]
+    revisions = commits(first_line(os.path.join(folder, name)) for name in notes)
+    return {"told_by": "the notes of `hf download`", "revisions": revisions} if revisions else None
+
+
 answer["config"] = attempt("config.json", lambda: read("config.json", 1 << 20).decode("utf-8", "replace"))
 answer["index"] = attempt("model.safetensors.index.json", index)
 folders = [root]
@@ -104,10 +150,29 @@ for folder in folders:
                 except OSError:
                     pass
 answer["incomplete"].sort()
+for told in (by_manifest, by_cache, by_notes):
+    try:
+        answer["origin"] = answer["origin"] or told()
+    except OSError:
+        pass
 for name in sorted(attempt(".", lambda: os.listdir(root)) or []):
     if name.endswith(".safetensors") and not name.startswith("."):
         if time.monotonic() > until:
             problem(".", ValueError("there was no time for all headers"))
             break
         attempt(name, lambda: header(name))
+
+
+def hashes():
+    seen = Seen(root)
+    for path in seen.before:
+        try:
+            sha256 = seen.known(path, state_of(os.stat(os.path.join(root, path))))
+        except OSError:
+            continue
+        if sha256:
+            answer["hashes"][path] = sha256
+
+
+attempt(".sparkctl", hashes)
 print(json.dumps(answer))

@@ -32,6 +32,9 @@ pub(super) fn gpus(
             more(gpu, line);
         }
     }
+    for (gpu, line) in gpus.iter_mut().zip(text("gpu-board").lines()) {
+        board(gpu, line);
+    }
     let versions = text("nvidia-version");
     // The library of a driver that was updated, while the old module is still loaded, names itself.
     let library = after(&versions, "NVML version").or_else(|| after(&list, "NVML library version"));
@@ -46,6 +49,8 @@ pub(super) fn gpus(
         library,
         cuda: after(&versions, "CUDA Version").filter(|version| version != "N/A"),
         processes: processes(&text("gpu-processes"), containers),
+        lost: text("container-gpus").lines().filter_map(pair).collect(),
+        caps: text("gpu-caps").lines().filter_map(cap).collect(),
     };
     (gpus, nvidia)
 }
@@ -86,6 +91,28 @@ fn more(gpu: &mut Gpu, line: &str) {
     gpu.throttled = reasons.map(|bits| {
         REASONS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, word)| (*word).to_owned()).collect()
     });
+}
+
+/// `9A.0B.2A.00.05, 700.00`
+fn board(gpu: &mut Gpu, line: &str) {
+    let mut fields = line.split(',').map(str::trim);
+    let mut next = || fields.next().filter(|field| !field.is_empty() && !field.starts_with('['));
+    gpu.vbios = next().map(str::to_owned);
+    gpu.power_default = next().and_then(|watts| watts.parse().ok()).filter(|watts: &f64| watts.is_finite());
+}
+
+/// `sparkctl-demo-0 Failed to initialize NVML: Unknown Error`
+fn pair(line: &str) -> Option<(String, String)> {
+    let (name, said) = line.split_once(' ')?;
+    Some((name.to_owned(), said.trim().to_owned()))
+}
+
+/// `/etc/systemd/system/multi-user.target.wants/cap.service:ExecStart=/usr/bin/nvidia-smi -lgc 200,2150`
+fn cap(line: &str) -> Option<(String, String)> {
+    let (file, line) = line.split_once(':')?;
+    let line = line.trim();
+    (file.starts_with('/') && !line.starts_with(['#', ';']))
+        .then(|| (file.to_owned(), line.chars().take(200).collect()))
 }
 
 /// `4121, 63931, python3`, memory in MiB; a last line `all` says that the list came to its end.

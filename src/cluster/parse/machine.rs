@@ -34,6 +34,7 @@ pub(super) fn system(sections: &Sections) -> System {
         swap_free: memory("SwapFree"),
         cma_total: memory("CmaTotal"),
         cma_free: memory("CmaFree"),
+        firmware: said("firmware"),
         vendor: said("vendor"),
         product: said("product"),
         cpu: cpu(&text("lscpu"), value(&system, "cores")),

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use super::{Gaps, Sections, first_line};
-use crate::cluster::facts::{Disk, Missing, ModelFile, ModelFolder};
+use crate::cluster::facts::{Disk, Missing, ModelContent, ModelFile, ModelFolder};
 
 /// The folder; `None` where there is none, or none was asked for.
 pub(super) fn folder(sections: &Sections, gaps: &mut Gaps) -> Result<Option<ModelFolder>, String> {
@@ -15,8 +15,15 @@ pub(super) fn folder(sections: &Sections, gaps: &mut Gaps) -> Result<Option<Mode
     let unreadable = text("model-problems");
     let unreadable = unreadable.lines().map(str::trim).filter(|line| !line.is_empty());
     let content = sections.bytes("model-content");
+    let mut content: Option<ModelContent> =
+        content.and_then(|json_text| gaps.or_gap("model-content", json(json_text)));
+    let mut files = files(bytes("model-files"))?;
+    let mut hashes = content.as_mut().map(|content| std::mem::take(&mut content.hashes)).unwrap_or_default();
+    for file in &mut files {
+        file.sha256 = hashes.remove(&file.path);
+    }
     Ok(Some(ModelFolder {
-        files: files(bytes("model-files"))?,
+        files,
         dangling: names(bytes("model-dangling")),
         outside: names(bytes("model-outside")),
         partial: text("model-partial")
@@ -24,7 +31,7 @@ pub(super) fn folder(sections: &Sections, gaps: &mut Gaps) -> Result<Option<Mode
             .filter_map(|size| size.trim().parse::<u64>().ok())
             .fold(0, u64::saturating_add),
         unreadable: unreadable.map(str::to_owned).collect(),
-        content: content.and_then(|json_text| gaps.or_gap("model-content", json(json_text))),
+        content,
     }))
 }
 
@@ -61,7 +68,7 @@ fn files(list: &[u8]) -> Result<Vec<ModelFile>, String> {
         if path.contains(['\n', '\r']) {
             return Err(refused("has a line break in it"));
         }
-        Ok(ModelFile { path: path.to_owned(), size, mtime })
+        Ok(ModelFile { path: path.to_owned(), size, mtime, sha256: None })
     };
     let mut files = entries(list).map(file).collect::<Result<Vec<_>, _>>()?;
     files.sort();

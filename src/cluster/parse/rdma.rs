@@ -50,6 +50,7 @@ pub(super) fn devices(pairs: &str, files: &str, ibdev2netdev: &str) -> (Vec<Rdma
 #[derive(Default)]
 struct Device {
     pci: Option<String>,
+    firmware: Option<String>,
     ports: BTreeMap<u32, Port>,
 }
 
@@ -71,6 +72,10 @@ impl Device {
             if let Some(pci) = value.strip_prefix("PCI_SLOT_NAME=") {
                 self.pci = Some(pci.to_owned());
             }
+            return;
+        }
+        if path == "fw_ver" {
+            self.firmware = Some(value.to_owned());
             return;
         }
         let Some((port, path)) = path.strip_prefix("ports/").and_then(|rest| rest.split_once('/')) else {
@@ -116,6 +121,7 @@ impl Device {
             rate: port.rate,
             link_layer: port.link_layer,
         };
-        RdmaDevice { name: name.to_owned(), pci: self.pci, ports: self.ports.into_iter().map(port).collect() }
+        let ports = self.ports.into_iter().map(port).collect();
+        RdmaDevice { name: name.to_owned(), pci: self.pci, firmware: self.firmware, ports }
     }
 }

@@ -206,6 +206,7 @@ fn the_gpu_of_a_spark() {
         persistence: Some(true),
         uuid: Some("GPU-2dee1e25-b3b5-007e-2b55-79f2d0f2ebe5".to_owned()),
         pci: Some("0000000F:01:00.0".to_owned()),
+        ..Gpu::default()
     };
     assert_eq!(seen.gpus, [gpu]);
     let nvidia = seen.nvidia;

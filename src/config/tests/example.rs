@@ -34,7 +34,10 @@ fn the_annotated_example_is_whole() {
         .lines()
         .filter(|line| !line.ends_with("# default"))
         .fold(String::new(), |text, line| text + line + "\n");
-    let without = without.replace("\nready:", "\nready: {}").replace("\nverify:", "\nverify: {}");
+    let without = without
+        .replace("\nready:", "\nready: {}")
+        .replace("\n  transfer:", "\n  transfer: {}")
+        .replace("\nverify:", "\nverify: {}");
     let without = without.replace("\nbench:", "\nbench: {}");
     assert_eq!(parse("without", &without).unwrap_or_else(|error| panic!("{error}")), profile);
 
@@ -48,13 +51,26 @@ fn the_annotated_example_is_whole() {
 
 /// The fields of every section, as the types themselves list them when they meet a key that they don't know.
 fn known_fields() -> Vec<String> {
-    let sections =
-        ["", "cluster", "cluster.nodes", "model", "image", "engine", "serve", "ready", "verify", "bench"];
+    let sections = [
+        "",
+        "cluster",
+        "cluster.nodes",
+        "model",
+        "image",
+        "engine",
+        "serve",
+        "ready",
+        "verify",
+        "bench",
+        "hooks",
+        "hooks.on_failure",
+    ];
     let mut fields = Vec::new();
     for section in sections {
         let text = match section {
             "" => "zz: 1".to_owned(),
             "cluster.nodes" => "cluster: { nodes: [{ zz: 1 }] }".to_owned(),
+            "hooks.on_failure" => "hooks: { on_failure: { zz: 1 } }".to_owned(),
             _ => format!("{section}: {{ zz: 1 }}"),
         };
         let error = error(&text);

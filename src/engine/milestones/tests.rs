@@ -27,7 +27,7 @@ fn real_logs_show_their_stages_in_order() {
             log!("healthy.rank0"),
             &[Config, Engine, Rendezvous, Groups, GroupsReady, LoadingWeights, Memory, Warming, Serving],
         ),
-        (log!("healthy.rank1"), &[Config, Engine, Rendezvous, Groups, GroupsReady, LoadingWeights]),
+        (log!("healthy.rank1"), &[Config, Engine, Rendezvous, Groups, GroupsReady, LoadingWeights, Memory]),
         (
             log!("cuda-healthy.rank0"),
             &[
@@ -100,6 +100,7 @@ fn lines_carry_figures() {
     );
     check("GPU KV cache size: 1,234,567 tokens", Memory, Some("1.2 M tokens"), None);
     check("GPU KV cache size: 34,567 tokens", Memory, Some("35 k tokens"), None);
+    check("Explicitly set (1.0/14.84) GiB for KV cache on node 0.", Memory, Some("1.0 GiB"), None);
     check("Model loading took 63.24 GiB memory and 71.2 seconds", WeightsLoaded, Some("63.2 GiB"), None);
     check("Graph capturing finished in 12 secs, took 0.31 GiB", GraphsCaptured, Some("12 s"), None);
     check("Waiting for creating a placement group of specs for 40 seconds.", Engine, Some("40 s"), None);

@@ -20,6 +20,7 @@ pub(super) const ROWS: &[Row] = &[
     (StartStage::Tuning, Figure::Nothing, r"Autotuning process starts|JIT kernel warmup (?:starting|\()"),
     (StartStage::Memory, Figure::Tokens, r"(?:GPU|CPU)(?: \+ host)? KV cache size: ([\d,]+) tokens"),
     (StartStage::Memory, Figure::Amount("GiB", 1), r"Available KV cache memory: (-?[\d.]+) GiB"),
+    (StartStage::Memory, Figure::Amount("GiB", 1), r"Explicitly set \(([\d.]+)/[\d.]+\) GiB for KV cache"),
     (StartStage::Memory, Figure::Nothing, r"Maximum concurrency for [\d,]+ tokens per request"),
     (StartStage::Compiling, Figure::Amount("s", 0), r"torch\.compile (?:takes|took) ([\d.]+) s in total"),
     (

@@ -49,6 +49,10 @@ pub enum Behaviour {
     Healthy,
     /// All ranks run and nothing is ever said or answered.
     NeverReady,
+    /// The ranks meet and wait for each other for ever, at full speed of a core.
+    NeverConnected,
+    /// Half an hour of computing without a word, then the endpoint answers.
+    CompilesLong,
     /// This rank ends with status 1 as soon as it is started.
     CrashAtStart(u32),
     /// The first command ahead of the engine fails in this rank's container.
@@ -98,6 +102,16 @@ enum Begun {
     Faulty(Fault, Moment),
 }
 
+/// A node's lock.
+pub(super) struct FakeLock {
+    pub holder: String,
+    pub token: String,
+    /// To the process that holds it.
+    pub line: mpsc::WeakSender<String>,
+    /// Dropped, the process ends.
+    pub _end: oneshot::Sender<()>,
+}
+
 /// All that the cluster is.
 pub(super) struct State {
     pub machines: BTreeMap<NodeName, Machine>,
@@ -105,8 +119,8 @@ pub(super) struct State {
     pub behaviours: BTreeMap<u32, Behaviour>,
     /// From the start of the last rank to the first answer.
     pub load_time: Duration,
-    /// Locks by node and deployment: the holder, and the line to the process that holds it.
-    pub locks: BTreeMap<(NodeName, String), (String, mpsc::WeakSender<String>)>,
+    /// The nodes' locks.
+    pub locks: BTreeMap<NodeName, FakeLock>,
     pub givers: BTreeMap<(String, u16), Giver>,
     pub takers: BTreeMap<(String, u16), Taker>,
     /// Links that are not as usual, from an address to another.
@@ -191,7 +205,12 @@ impl FakeCluster {
 
     /// Whether a lock is held anywhere.
     pub fn locked(&self) -> bool {
-        self.state().locks.values().any(|(_, line)| alive(line))
+        self.state().locks.values().any(|lock| alive(&lock.line))
+    }
+
+    /// Ends every lock as if its holder had given no sign of life for too long.
+    pub fn forget_locks(&self) {
+        self.state().locks.clear();
     }
 
     /// Completes when the operator was killed by [`Fault::Die`].

@@ -4,6 +4,7 @@
 //! What a group is stands in the head's own command line, as a real engine would read it.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -11,6 +12,7 @@ use tokio::time::Instant;
 use super::cluster::{Behaviour, State};
 use super::kept;
 use super::machine::{FakeContainer, now};
+use crate::cluster::facts::ModelFile;
 use crate::host::{HostError, HttpAnswer};
 use crate::profile::NodeName;
 
@@ -43,11 +45,29 @@ impl State {
         let turned = seen.filter(|(_, head, whole)| *whole != head.formed && !head.broken);
         let turned: Vec<_> =
             turned.map(|(node, head, whole)| (node.clone(), head.container.name.clone(), whole)).collect();
+        let behaviours = self.behaviours.clone();
         for (node, name, whole) in turned {
             let head = self.machine(&node).container(&name).expect("it was just seen");
             if whole {
                 head.formed = true;
-                head.say("INFO: Loading safetensors checkpoint shards: 100% Completed | 39/39");
+                let (launch, all) = (if is_native(head) { "native" } else { "ray" }, addresses(head).len());
+                if all > 1 {
+                    head.say(&format!("sparkctl: {launch} has {all} of {all} nodes"));
+                }
+                let told = match behaviours.get(&release_of(head)) {
+                    Some(Behaviour::NeverConnected) => {
+                        &["Custom allreduce is disabled because of the nodes"][..]
+                    }
+                    Some(Behaviour::CompilesLong) => &["Dynamo bytecode transform time: 9.1 s"],
+                    _ => &[
+                        "INFO: Loading safetensors checkpoint shards: 100% Completed | 39/39",
+                        "INFO: Model loading took 63.24 GiB memory and 71.2 seconds",
+                        "INFO: GPU KV cache size: 1,234,567 tokens",
+                    ],
+                };
+                for line in told {
+                    head.say(line);
+                }
             } else if is_native(head) {
                 // Its script ends the engine, and Docker starts the container again where its policy says so.
                 head.say("sparkctl: rank 1 is gone: ending the engine of rank 0");
@@ -100,7 +120,7 @@ impl State {
         let machines = addresses(head).into_iter().filter_map(|address| self.by_address(address));
         let mut folders = machines.map(|(_, machine)| machine.folders.get(path).map(|folder| &folder.files));
         let first = folders.next();
-        first.is_none_or(|first| first.is_some() && folders.all(|folder| folder == first))
+        first.is_none_or(|first| first.is_some() && folders.all(|folder| alike(first, folder)))
     }
 
     /// The head that has a port of a node for its endpoint.
@@ -115,9 +135,14 @@ impl State {
         let release = head.container.ours.as_ref()?.release.0;
         let behaviour = self.behaviours.get(&release).copied().unwrap_or(Behaviour::Healthy);
         let whole_since = self.group(head);
-        let loaded = whole_since.is_some_and(|since| since + self.load_time <= Instant::now());
+        let load_time = match behaviour {
+            Behaviour::CompilesLong => Duration::from_secs(30 * 60),
+            _ => self.load_time,
+        };
+        let loaded = whole_since.is_some_and(|since| since + load_time <= Instant::now());
+        let never = matches!(behaviour, Behaviour::NeverReady | Behaviour::NeverConnected);
         // A group that lost a rank goes on listing its model.
-        if behaviour == Behaviour::NeverReady || !(loaded || head.broken) {
+        if never || !(loaded || head.broken) {
             return None;
         }
         let model = match behaviour {
@@ -126,6 +151,16 @@ impl State {
         };
         let completes = !head.broken && self.same_weights(head);
         Some(Served { release, node: node.clone(), model, completes, behaviour })
+    }
+
+    /// How many cores a container keeps busy.
+    pub(super) fn cores(&self, node: &NodeName, container: &str) -> f64 {
+        let found = self.machines.get(node).and_then(|machine| machine.containers.get(container));
+        let found = found.filter(|found| found.container.state.running);
+        match found.and_then(|found| self.behaviours.get(&release_of(found))) {
+            Some(Behaviour::NeverConnected | Behaviour::CompilesLong) => 1.0,
+            _ => 0.0,
+        }
     }
 
     /// Starts a container, whose engine may end soon; notes when a GPU has two of them.
@@ -212,8 +247,7 @@ impl State {
         body: Option<&Value>,
     ) -> Result<HttpAnswer, HostError> {
         let (Some(served), Some(head)) = (self.served(node, port), self.listening(node, port)) else {
-            let why = "connection refused".to_owned();
-            return Err(HostError::Http { node: node.clone(), port, why });
+            return Err(HostError::NotListening { node: node.clone(), port });
         };
         let answer = |status, body: Value| Ok(HttpAnswer { status, body: body.to_string().into_bytes() });
         let of_served_model = body.is_none_or(|body| body["model"] == served.model.as_str());
@@ -236,11 +270,20 @@ impl State {
             "/v1/completions" => answer(200, json!({ "choices": [{ "text": " world" }] })),
             "/v1/chat/completions" => {
                 let body = body.unwrap_or(&Value::Null);
-                answer(200, chat(head, body, served.behaviour == Behaviour::WrongAnswers))
+                let said = chat(head, body, served.behaviour == Behaviour::WrongAnswers);
+                if body["stream"] == true {
+                    return Ok(HttpAnswer { status: 200, body: streamed(&said).into_bytes() });
+                }
+                answer(200, said)
             }
             _ => answer(404, json!({ "error": "Not Found" })),
         }
     }
+}
+
+/// The release that a container is of; 0 for one that is not ours.
+fn release_of(container: &FakeContainer) -> u32 {
+    container.container.ours.as_ref().map_or(0, |ours| ours.release.0)
 }
 
 /// What the model says, and how the engine's parsers cut it.
@@ -264,6 +307,18 @@ fn chat(head: &FakeContainer, body: &Value, wrongly: bool) -> Value {
         json!({ "content": format!("<think>{thought}</think>{said}") })
     };
     json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })
+}
+
+/// The same answer in pieces, as server-sent events.
+fn streamed(said: &Value) -> String {
+    let choice = &said["choices"][0];
+    let pieces = [
+        json!({ "choices": [{ "delta": { "role": "assistant", "content": "" } }] }),
+        json!({ "choices": [{ "delta": choice["message"], "finish_reason": choice["finish_reason"] }] }),
+        json!({ "choices": [], "usage": { "completion_tokens": 7 } }),
+    ];
+    let pieces = pieces.iter().map(|piece| format!("data: {piece}\n\n"));
+    pieces.chain(["data: [DONE]\n\n".to_owned()]).collect()
 }
 
 /// Whether its group came together by the engine's own launch.
@@ -291,4 +346,10 @@ fn list(argument: &str) -> Option<Vec<Ipv4Addr>> {
 fn model_path(container: &FakeContainer) -> Option<&str> {
     let mounts = container.spec.iter().flat_map(|spec| &spec.mounts);
     mounts.filter(|mount| mount.source.starts_with('/')).map(|mount| mount.source.as_str()).next()
+}
+
+/// Whether two folders have the same model in them.
+fn alike(one: Option<&Vec<ModelFile>>, other: Option<&Vec<ModelFile>>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_like(other))
 }

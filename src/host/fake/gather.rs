@@ -1,6 +1,7 @@
 //! What `gather.sh` prints on a machine in memory: the commands' own formats, so that their parsers are
 //! part of every test.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -11,7 +12,7 @@ use super::cluster::State;
 use super::kept;
 use super::machine::{Machine, ReleaseFolder};
 use crate::cluster::facts::{
-    Depth, GidKind, Gpu, Interface, InterfaceKind, Limit, Nvidia, RdmaDevice, Route, Smi, User,
+    Depth, GidKind, Gpu, Interface, InterfaceKind, Limit, ModelContent, Nvidia, RdmaDevice, Route, Smi, User,
 };
 use crate::profile::NodeName;
 
@@ -98,6 +99,7 @@ fn system(page: &mut Page, machine: &Machine, depth: Depth) {
     ];
     if depth == Depth::Check {
         values.extend([
+            ("firmware", system.firmware.clone()),
             ("vendor", system.vendor.clone()),
             ("product", system.product.clone()),
             ("uptime", system.uptime_seconds.map(|seconds| format!("{seconds}.25 0.00"))),
@@ -194,6 +196,9 @@ fn rdma_files(device: &RdmaDevice) -> String {
         .pci
         .as_ref()
         .map_or(String::new(), |pci| format!("{root}/device/uevent:PCI_SLOT_NAME={pci}\n"));
+    if let Some(firmware) = &device.firmware {
+        let _ = writeln!(text, "{root}/fw_ver:{firmware}");
+    }
     for port in &device.ports {
         let root = format!("{root}/ports/{}", port.port);
         let mut line = |path: &str, value: &str| {
@@ -266,8 +271,12 @@ fn gpus(page: &mut Page, machine: &Machine, depth: Depth) {
         Smi::Failing { said } => page.section("gpus", said),
         Smi::TimedOut { seconds } => page.section("gap nvidia-smi", format!("timed-out {seconds}\n")),
     }
+    let lost = machine.nvidia.lost.iter().filter(|(name, _)| machine.runs(name));
+    let lines = lost.map(|(name, said)| format!("{name} {said}\n"));
+    page.section("container-gpus", lines.collect::<String>());
     if depth == Depth::Check {
         page.section("gpu-details", machine.gpus.iter().map(details).collect::<String>());
+        page.section("gpu-board", machine.gpus.iter().map(board).collect::<String>());
         driver(page, &machine.nvidia, figure);
     }
 }
@@ -297,8 +306,16 @@ fn details(gpu: &Gpu) -> String {
     format!("{uuid}, {pci}, {power}, {limit}, {clock}, {most}, {persistence}, {reasons}\n")
 }
 
+fn board(gpu: &Gpu) -> String {
+    let or_not = |value: Option<String>| value.unwrap_or_else(|| "[N/A]".to_owned());
+    let watts = gpu.power_default.map(|watts| watts.to_string());
+    format!("{}, {}\n", or_not(gpu.vbios.clone()), or_not(watts))
+}
+
 fn driver(page: &mut Page, nvidia: &Nvidia, figure: impl Fn(Option<u64>) -> String) {
     page.section("nvidia-module", nvidia.module.clone().unwrap_or_default());
+    let caps = nvidia.caps.iter().map(|(file, line)| format!("{file}:{line}\n"));
+    page.section("gpu-caps", caps.collect::<String>());
     let mut versions = String::new();
     for (key, version) in [("NVML version        ", &nvidia.library), ("CUDA Version        ", &nvidia.cuda)]
     {
@@ -350,7 +367,10 @@ fn model_folder(page: &mut Page, machine: &Machine, model: &str) {
     page.section("model-outside", list(&folder.outside));
     page.section("model-partial", format!("{}\n", folder.partial));
     page.section("model-problems", folder.unreadable.join("\n") + "\n");
-    if let Some(content) = &folder.content {
+    let hashes = folder.files.iter().filter_map(|file| Some((file.path.clone(), file.sha256.clone()?)));
+    let hashes: BTreeMap<_, _> = hashes.collect();
+    if folder.content.is_some() || !hashes.is_empty() {
+        let content = ModelContent { hashes, ..folder.content.clone().unwrap_or_default() };
         page.section("model-content", json!(content).to_string());
     }
 }

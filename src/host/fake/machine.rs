@@ -199,6 +199,11 @@ impl Machine {
         self.containers.values_mut().find(|c| c.container.name == name || c.container.id == name)
     }
 
+    /// Whether a container of this name runs.
+    pub(super) fn runs(&self, name: &str) -> bool {
+        self.containers.get(name).is_some_and(|found| found.container.state.running)
+    }
+
     /// A container ends by itself, and Docker does not bring it back.
     pub fn kill(&mut self, name: &str) {
         if let Some(container) = self.container(name) {

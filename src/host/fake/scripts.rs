@@ -1,12 +1,16 @@
 //! What the scripts do on a machine in memory, and what they print.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
+use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
-use super::cluster::{FakeCluster, Giver, State, Taker, alive, lost};
-use super::{FakeHost, gather, kept, links};
+use super::cluster::{FakeCluster, FakeLock, Giver, State, Taker, alive, lost};
+use super::{FakeHost, PACE, gather, kept, links};
 use crate::cluster::facts::ModelFile;
+use crate::container::hex;
 use crate::host::{HostError, Output, Running, Script};
 use crate::profile::NodeName;
 
@@ -20,6 +24,7 @@ pub(super) fn changes(name: &str) -> bool {
         "native-ranks",
         "lock",
         "check-image",
+        "evidence",
         "serve-weights",
         "take-kept",
         "read-secrets",
@@ -79,10 +84,25 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             Some(_) => good(""),
             None => bad("Error response from daemon: No such image"),
         },
+        "evidence" => good(r#"{"addresses": [], "connecting": [], "stacks": ""}"#),
         "untag-image" => {
             let machine = state.machine(node);
             machine.untag(argument(0));
             machine.images.retain(|image| !image.references.is_empty());
+            good("")
+        }
+        "drop-cache" => {
+            let system = &mut state.machine(node).system;
+            let before = system.memory_free.unwrap_or(0);
+            let cached = system.memory_cached.replace(0).unwrap_or(0);
+            system.memory_free = Some(before + cached);
+            good(format!("files 41\nfree {} {}\n", before / 1024, (before + cached) / 1024))
+        }
+        "remove-files" => {
+            let input = String::from_utf8_lossy(&script.input).into_owned();
+            if let Some(there) = state.machine(node).folders.get_mut(argument(0)) {
+                there.files.retain(|file| !input.split('\0').any(|path| path == file.path));
+            }
             good("")
         }
         "fabric-reach" => links::reach(state, node, script),
@@ -130,6 +150,32 @@ pub(super) fn start(host: &FakeHost, state: &mut State, script: Script) -> Runni
     Running { lines: receiver, end }
 }
 
+/// What a container uses, again and again: CPU time, where its engine computes.
+pub(super) fn look(host: &FakeHost, script: &Script) -> Running {
+    let (lines, receiver) = mpsc::channel(64);
+    let (cluster, node) = (host.cluster.clone(), host.node.clone());
+    let container = script.args.first().cloned().unwrap_or_default();
+    let pace = script.args.get(2).and_then(|pace| pace.parse().ok()).map_or(PACE, Duration::from_secs);
+    let looks = async move {
+        let mut cpu = 0.0;
+        loop {
+            cpu += cluster.state().cores(&node, &container) * pace.as_secs_f64();
+            if lines.send(format!("{{\"cpu\": {cpu}}}")).await.is_err() {
+                return good("");
+            }
+            tokio::time::sleep(pace).await;
+        }
+    };
+    let (cluster, node) = (host.cluster.clone(), host.node.clone());
+    let end = tokio::spawn(async move {
+        tokio::select! {
+            () = cluster.unreachable(&node) => Err(lost(&node, "run a script")),
+            output = looks => Ok(output),
+        }
+    });
+    Running { lines: receiver, end }
+}
+
 /// A script's end: by itself, because nobody listens any more, or with the connection.
 async fn ending(
     cluster: FakeCluster,
@@ -154,16 +200,20 @@ fn lock(
     script: &Script,
     lines: mpsc::Sender<String>,
 ) -> End {
-    let key = (node.clone(), script.args[0].clone());
-    if let Some((holder, line)) = state.locks.get(&key)
-        && alive(line)
-    {
-        let _ = lines.try_send(format!("held {holder}"));
+    let (holder, token) = (script.args[1].clone(), script.args[3].clone());
+    if let Some(held) = state.locks.get(&node).filter(|held| alive(&held.line)) {
+        let answer =
+            if held.token == token { "inherited".to_owned() } else { format!("held {}", held.holder) };
+        let _ = lines.try_send(answer);
         return tokio::spawn(async { Ok(good("")) });
     }
-    state.locks.insert(key, (script.args[1].clone(), lines.downgrade()));
+    let (end, ended) = oneshot::channel();
+    state.locks.insert(node.clone(), FakeLock { holder, token, line: lines.downgrade(), _end: end });
     let _ = lines.try_send("locked".to_owned());
-    tokio::spawn(ending(cluster, node, lines, std::future::pending()))
+    tokio::spawn(ending(cluster, node, lines, async {
+        let _ = ended.await;
+        Ok(good(""))
+    }))
 }
 
 fn serve_weights(
@@ -224,17 +274,19 @@ async fn pull_weights(
     script: &Script,
     lines: &mpsc::Sender<String>,
 ) -> Result<Output, HostError> {
-    let [folder, address, port, own] = &script.args[..] else { return Ok(bad("usage")) };
+    let [folder, _way, _streams, address, port, own, ..] = &script.args[..] else { return Ok(bad("usage")) };
     let input = String::from_utf8_lossy(&script.input).into_owned();
     let mut parts = input.splitn(3, '\n');
-    let (secret, paths) = (parts.next().unwrap_or_default(), parts.nth(1).unwrap_or_default());
-    let paths: Vec<&str> = paths.split('\0').filter(|path| !path.is_empty()).collect();
+    let (secret, wish) = (parts.next().unwrap_or_default(), parts.nth(1).unwrap_or_default());
+    let Ok(wish) = serde_json::from_str::<Value>(wish) else { return Ok(bad("usage")) };
+    let files = wish["files"].as_array().into_iter().flatten();
+    let paths: Vec<&str> = files.filter_map(|file| file["path"].as_str()).collect();
     let cut = |_: &str| HostError::Failed {
         node: node.clone(),
         what: "rsync".to_owned(),
         why: "the connection was reset".to_owned(),
     };
-    let mut bytes = 0;
+    let mut all = Came::default();
     for (what, some) in ["pull-weights: half", "pull-weights: whole"].into_iter().zip(halves(&paths)) {
         let pulled = cluster.effect(node, what.to_owned(), true, cut, |state| {
             let key = (address.clone(), port.parse().unwrap_or_default());
@@ -247,19 +299,20 @@ async fn pull_weights(
             Ok(take_files(state, &from, &source, node, folder, some))
         });
         match pulled.await {
-            Ok(Ok(moved)) => bytes += moved,
+            Ok(Ok(came)) => {
+                all.bytes += came.bytes;
+                all.files += came.files;
+                all.hashes.extend(came.hashes);
+            }
             Ok(Err(why)) | Err(HostError::Failed { why, .. }) => return Ok(bad(&why)),
             Err(error) => return Err(error),
         }
-        let _ = lines.send(format!("{bytes:>15} 50%  640.00MB/s    0:00:01")).await;
+        let _ = lines.send(format!("bytes {}", all.bytes)).await;
     }
-    let _ = lines.send(format!("Number of regular files transferred: {}", paths.len())).await;
-    let _ = lines.send(format!("Total bytes received: {bytes}")).await;
-    let state = cluster.state();
-    let key = (address.clone(), port.parse().unwrap_or_default());
-    if let Some(line) = state.givers.get(&key).and_then(|giver| giver.lines.upgrade()) {
-        let _ = line.try_send("ended 0".to_owned());
+    for (path, sha256) in all.hashes {
+        let _ = lines.send(format!("hash {sha256} {path}")).await;
     }
+    let _ = lines.send(format!("moved {} {}", all.bytes, all.files)).await;
     Ok(good(""))
 }
 
@@ -272,7 +325,21 @@ fn on_fabric(state: &State, node: &NodeName, own: &str) -> bool {
     own.parse::<Ipv4Addr>().is_ok_and(|own| state.by_address(own).is_some_and(|(at, _)| at == node))
 }
 
-/// Files come from a folder to a folder; the bytes, or why not.
+/// What came in one go.
+#[derive(Default)]
+struct Came {
+    bytes: u64,
+    files: u64,
+    hashes: Vec<(String, String)>,
+}
+
+/// The content of a file in memory, by what is known of it.
+fn content_of(file: &ModelFile) -> String {
+    let state = format!("{} {} {}", file.path, file.size, file.mtime);
+    file.sha256.clone().unwrap_or_else(|| hex(&Sha256::digest(state)))
+}
+
+/// Files come from a folder to a folder, unless they are there, and are hashed on both; or why not.
 fn take_files(
     state: &mut State,
     from: &NodeName,
@@ -280,24 +347,32 @@ fn take_files(
     to: &NodeName,
     folder: &str,
     paths: &[&str],
-) -> Result<u64, String> {
-    let there = state.machine(from).folders.get(source).cloned().unwrap_or_default();
-    let files: Vec<ModelFile> =
-        there.files.into_iter().filter(|file| paths.contains(&file.path.as_str())).collect();
+) -> Result<Came, String> {
+    let giving = state.machine(from).folders.entry(source.to_owned()).or_default();
+    let mut files = Vec::new();
+    for file in giving.files.iter_mut().filter(|file| paths.contains(&file.path.as_str())) {
+        file.sha256 = Some(content_of(file));
+        files.push(file.clone());
+    }
     let machine = state.machine(to);
     let target = machine.folders.entry(folder.to_owned()).or_default();
-    let mut moved = 0;
+    let mut came = Came::default();
     for file in files {
-        if machine.model_disk.free < file.size {
-            return Err("rsync: write failed: No space left on device (28)".to_owned());
+        let there = target.files.iter().find(|old| old.path == file.path);
+        if !there.is_some_and(|old| old.size == file.size && Some(content_of(old)) == file.sha256) {
+            if machine.model_disk.free < file.size {
+                return Err("rsync: write failed: No space left on device (28)".to_owned());
+            }
+            machine.model_disk.free -= file.size;
+            came.bytes += file.size;
+            came.files += 1;
         }
+        came.hashes.extend(file.sha256.clone().map(|sha256| (file.path.clone(), sha256)));
         target.files.retain(|old| old.path != file.path);
-        machine.model_disk.free -= file.size;
-        moved += file.size;
         target.files.push(file);
     }
     target.files.sort();
-    Ok(moved)
+    Ok(came)
 }
 
 /// The stream is cut, or the image is there: `docker load` loads a whole archive only.

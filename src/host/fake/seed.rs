@@ -67,6 +67,7 @@ fn spark(number: u8) -> Machine {
             throttled: Some(Vec::new()),
             persistence: Some(true),
             pci: Some("0000000F:01:00.0".to_owned()),
+            vbios: Some("9A.0B.2A.00.05".to_owned()),
             ..Gpu::default()
         }],
         nvidia: Nvidia {
@@ -75,6 +76,7 @@ fn spark(number: u8) -> Machine {
             library: Some("580.95".to_owned()),
             cuda: Some("13.0".to_owned()),
             processes: Some(Vec::new()),
+            ..Nvidia::default()
         },
         infiniband: true,
         listeners: vec![Listener { port: 22, address: "0.0.0.0".to_owned(), ..Listener::default() }],
@@ -115,6 +117,7 @@ fn system(number: u8) -> System {
         memory_cached: Some(3_400_001_536),
         swap_total: Some(17_179_865_088),
         swap_free: Some(17_179_865_088),
+        firmware: Some("5.36_0ACUM018".to_owned()),
         vendor: Some("NVIDIA".to_owned()),
         product: Some("NVIDIA_DGX_Spark".to_owned()),
         cpu: Some(Cpu { models: ["Cortex-X925", "Cortex-A725"].map(str::to_owned).into(), cores: 20 }),
@@ -178,6 +181,7 @@ fn rdma_device(interface: &Interface) -> Option<RdmaDevice> {
     Some(RdmaDevice {
         name: interface.rdma.first()?.clone(),
         pci: interface.pci.clone(),
+        firmware: Some("28.45.4028".to_owned()),
         ports: vec![RdmaPort {
             port: 1,
             state: word("ACTIVE", "DOWN"),
@@ -226,7 +230,7 @@ fn docker(disk: Disk) -> Docker {
 
 /// 119 GB in 39 files.
 fn model() -> ModelFolder {
-    let file = |path: String, size| ModelFile { path, size, mtime: 1_771_000_000 };
+    let file = |path: String, size| ModelFile { path, size, mtime: 1_771_000_000, sha256: None };
     let mut files: Vec<_> =
         (1..=32).map(|shard| file(format!("model-{shard:05}-of-00032.safetensors"), 3_718_000_000)).collect();
     let small = [

@@ -4,7 +4,7 @@
 use super::engine::no_variable;
 use super::{PlacedFile, Problems};
 use crate::engine::OWN_TARGETS;
-use crate::profile::{Engine, EnvValue};
+use crate::profile::{Engine, EnvValue, Hooks, Moment};
 
 /// `files`.
 pub(super) fn files(files: &[PlacedFile], problems: &mut Problems) {
@@ -69,21 +69,40 @@ fn overlap(one: &str, other: &str) -> bool {
 /// `engine.before`.
 pub(super) fn before(engine: &Engine, problems: &mut Problems) {
     for (index, command) in engine.before.iter().enumerate() {
-        let path = format!("engine.before[{index}]");
-        if command.first().is_none_or(|program| program.trim().is_empty()) {
-            problems.add(
-                path,
-                "there is no command in it",
-                "write its words, e.g. `[\"bash\", \"/sparkctl/patch.sh\"]`",
-            );
-        } else if let Some(word) = command.iter().position(|word| word.contains('\0')) {
-            problems.add(format!("{path}[{word}]"), "a NUL character cannot be in it", "");
-        } else if let [only] = command.as_slice()
-            && only.contains(char::is_whitespace)
-        {
-            let hint = format!("write each word by itself, or `[\"sh\", \"-c\", \"{only}\"]`");
-            problems.add(path, format!("`{only}` is one word with a space in it, and no program is"), &hint);
+        self::command(&format!("engine.before[{index}]"), command, problems);
+    }
+}
+
+/// `hooks`.
+pub(super) fn hooks(hooks: &Hooks, problems: &mut Problems) {
+    for moment in [Moment::PreDeploy, Moment::PostReady, Moment::PostDeploy, Moment::OnFailure] {
+        let Some(hook) = hooks.at(moment) else { continue };
+        command(&format!("hooks.{moment}.command"), &hook.command, problems);
+        if hook.timeout.is_zero() {
+            problems.add(format!("hooks.{moment}.timeout"), "no command ends in no time", "write e.g. `60s`");
         }
+    }
+}
+
+/// A command as a list of words.
+fn command(path: &str, command: &[String], problems: &mut Problems) {
+    if command.first().is_none_or(|program| program.trim().is_empty()) {
+        problems.add(
+            path.to_owned(),
+            "there is no command in it",
+            "write its words, e.g. `[\"bash\", \"/sparkctl/patch.sh\"]`",
+        );
+    } else if let Some(word) = command.iter().position(|word| word.contains('\0')) {
+        problems.add(format!("{path}[{word}]"), "a NUL character cannot be in it", "");
+    } else if let [only] = command
+        && only.contains(char::is_whitespace)
+    {
+        let hint = format!("write each word by itself, or `[\"sh\", \"-c\", \"{only}\"]`");
+        problems.add(
+            path.to_owned(),
+            format!("`{only}` is one word with a space in it, and no program is"),
+            &hint,
+        );
     }
 }
 
