@@ -210,7 +210,17 @@ mod tests {
         let error = told(&hook(&script, 1)).await.unwrap_err();
         assert!(error.to_string().contains("took longer than 1 s and was ended"), "{error}");
         let pid = std::fs::read_to_string(file).unwrap();
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        let lives = || {
+            let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            !state.is_empty() && !state.contains(") Z ")
+        };
+        // A killed process is gone when the kernel has come to it.
+        for _ in 0..100 {
+            if !lives() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("what it started goes on");
     }
 }

@@ -519,6 +519,13 @@ class Native(StubTest):
         self.assertEqual(server.wait(), 1)
         self.assertIn("EngineCore encountered an issue", server.output)
 
+    def test_a_pair_that_nobody_asked_for_long_answers(self) -> None:
+        rig = self.rig()
+        server, _worker = rig.native_pair()
+        server.wait_for("Application startup complete")
+        time.sleep(5)  # longer than a silent rank is taken for alive
+        self.assertEqual(rig.chat("Hello!")[0], 200)
+
     def test_a_lost_head_is_not_noticed(self) -> None:
         rig = self.rig()
         server, worker = rig.native_pair()
@@ -593,6 +600,13 @@ class Sglang(StubTest):
             command = self.rig().sglang(*flags)
             self.assertEqual(command.wait(), code)
             self.assertIn(error, command.output)
+
+    def test_a_pair_that_nobody_asked_for_long_answers(self) -> None:
+        rig = self.rig()
+        server, _worker = rig.sglang_pair()
+        server.wait_for("The server is fired up and ready to roll!")
+        time.sleep(5)  # longer than a silent rank is taken for alive
+        self.assertEqual(rig.open("/v1/completions", {"model": "tiny", "prompt": "Hi"}, timeout=5)[0], 200)
 
     def test_requests_wait_for_a_dead_worker(self) -> None:
         rig = self.rig()

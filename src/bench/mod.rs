@@ -6,16 +6,26 @@
 mod answer;
 mod arrival;
 mod client;
+pub mod compare;
 mod counters;
+pub mod figure;
+pub mod gate;
 pub mod load;
 pub mod metrics;
+pub mod noise;
 pub mod notes;
+pub mod page;
 mod piece;
+pub mod plot;
 mod prepare;
 pub mod prompts;
 mod request;
 pub mod result;
+pub mod sketch;
 mod sse;
+pub mod summary;
+pub mod table;
+pub mod vllm_result;
 pub mod workload;
 
 #[cfg(test)]
@@ -23,3 +33,8 @@ mod tests;
 
 pub use client::Client;
 pub use prepare::models;
+
+#[cfg(test)]
+mod render_tests;
+#[cfg(test)]
+mod test_reports;

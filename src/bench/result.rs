@@ -31,6 +31,18 @@ pub struct Report {
     pub notes: Vec<Note>,
 }
 
+impl Report {
+    /// Puts the loads of another report of the same workload behind these.
+    pub fn join(&mut self, other: Self) {
+        self.points.extend(other.points);
+        for note in other.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+}
+
 /// What was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

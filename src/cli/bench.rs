@@ -1,14 +1,16 @@
 //! `bench`: load on an endpoint, and what it bore.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use futures_util::future::join_all;
 
 use super::change::usage;
-use super::{Global, Output, known, print, session};
+use super::{Global, Output, known, session};
 use crate::bench::load::{self, BenchError, Target};
 use crate::bench::metrics::Goodput;
 use crate::bench::result::{Load, Report, Subject};
@@ -18,8 +20,9 @@ use crate::cluster::facts::{Depth, NodeFacts};
 use crate::cluster::gather::{Request, gather};
 use crate::delivery::secret::Secret;
 use crate::error::{CommandError, Exit, in_full};
-use crate::execute::Hosts;
-use crate::plan::planner;
+use crate::execute::{Hosts, door};
+use crate::host::Host;
+use crate::plan::{self, planner};
 use crate::profile::Profile;
 use crate::report;
 
@@ -97,6 +100,8 @@ pub struct BenchArgs {
     /// Writes the result, every request of it, to this file.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    #[command(flatten)]
+    told: super::bench_told::Told,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -134,42 +139,80 @@ fn goodput(text: &str) -> Result<Goodput, String> {
 pub async fn run(args: BenchArgs, global: &Global) -> Result<Exit, CommandError> {
     // Before anything is asked of anybody.
     let given = args.prompts.as_deref().map(read_prompts).transpose()?;
-    if let Some(file) = &args.save {
+    for file in args.save.iter().chain(args.told.files()) {
         writable(file)?;
     }
     let found = find(&args, global).await?;
     let order = order(&args, given, found.profile.as_ref());
+    let then = match &args.told.compare {
+        Some(with) => Some(with.find(found.profile.as_ref(), &found.hosts, found.subject.release).await?),
+        None => None,
+    };
+    let orders = match &then {
+        Some(then) => then.orders(order, args.requests.is_some() || args.duration.is_some())?,
+        None => vec![order],
+    };
     let before = found.look().await;
-    let mut screen = report::bench::Screen::new(&order, global.output == Output::Text && !global.quiet);
-    let measured = load::run(&order, &found.target, |progress| screen.tell(progress)).await;
-    screen.end();
-    let mut result = measured.map_err(|error| failed(&error, &found.target.subject.url))?;
+    let shown = global.output == Output::Text && !global.quiet;
+    let mut result = measure(&orders, &found, shown).await?;
     let after = found.look().await;
     result.notes.extend(notes::clocks(&before, &after));
     if let Some(file) = &args.save {
-        save(file, &result)?;
+        write(file, &serde_json::to_vec(&result).expect("a report is always JSON"))?;
     }
     let goodput = args.goodput.unwrap_or_default();
-    match global.output {
-        Output::Json => {
-            print(&format!("{}\n", report::json::document(report::bench::document(&result, &goodput))));
-        }
-        Output::Text => print(&report::bench::text(&result, &goodput)),
-    }
+    let kept = args.told.tell(&result, &goodput, then.as_ref(), global)?;
     let answered = result.points.iter().flat_map(|point| &point.runs).flat_map(|run| &run.requests);
     // Where nothing was answered, nothing was measured.
-    Ok(if answered.into_iter().any(|request| request.failure.is_none()) {
-        Exit::Done
-    } else {
-        Exit::Unhealthy
-    })
+    let answered = answered.into_iter().any(|request| request.failure.is_none());
+    Ok(if kept && answered { Exit::Done } else { Exit::Unhealthy })
+}
+
+/// One order after another, as one report.
+async fn measure(orders: &[Order], found: &Found, shown: bool) -> Result<Report, CommandError> {
+    let mut whole: Option<Report> = None;
+    for order in orders {
+        let mut screen = report::bench::Screen::new(order, shown);
+        let mut told = |progress| screen.tell(progress);
+        let measured = match &found.way {
+            Way::Url(target) => {
+                let measured = load::run(order, target, &mut told).await;
+                measured.map_err(|error| failed(&error, &target.subject.url))
+            }
+            Way::Head(head, endpoint) => {
+                let measured = door::measure(head.as_ref(), endpoint, order, &found.subject, &mut told).await;
+                measured.map_err(|error| {
+                    let message =
+                        format!("error: {} cannot be measured: {}", found.subject.url, in_full(&error));
+                    CommandError::new(Exit::Unhealthy, message)
+                        .hint("`sparkctl status` tells whether it serves")
+                })
+            }
+        };
+        screen.end();
+        let report = measured?;
+        match &mut whole {
+            None => whole = Some(report),
+            Some(whole) => whole.join(report),
+        }
+    }
+    whole.ok_or_else(|| usage("there is no load to measure"))
 }
 
 /// What is to be measured, and the nodes it runs on, where they are known.
 struct Found {
-    target: Target,
+    subject: Subject,
+    way: Way,
     profile: Option<Profile>,
     hosts: Hosts,
+}
+
+/// How it is reached.
+enum Way {
+    /// As any client would.
+    Url(Target),
+    /// As its head can be: it may listen where this machine cannot go, and its key lies there.
+    Head(Arc<dyn Host>, plan::Endpoint),
 }
 
 impl Found {
@@ -191,7 +234,7 @@ async fn find(args: &BenchArgs, global: &Global) -> Result<Found, CommandError> 
         Some(model) => model.clone(),
         None => only_model(&target).await?,
     };
-    Ok(Found { target, profile: None, hosts: Hosts::new() })
+    Ok(Found { subject: target.subject.clone(), way: Way::Url(target), profile: None, hosts: Hosts::new() })
 }
 
 /// The endpoint of what runs, which may be of another profile than the one at hand.
@@ -207,15 +250,25 @@ async fn deployment(args: &BenchArgs, global: &Global) -> Result<Found, CommandE
             CommandError::new(Exit::Unhealthy, message).hint("deploy it, or give an endpoint with --url")
         );
     };
-    let served = planner::release_numbered(release, &facts).map_or(profile, |record| record.profile);
+    let Some(record) = planner::release_numbered(release, &facts) else {
+        let message =
+            format!("error: release {release} of {} runs, and no node has its record", profile.name);
+        return Err(CommandError::new(Exit::Unhealthy, message).hint("deploy it again, or give --url"));
+    };
+    let endpoint = plan::Endpoint::of_release(&record);
+    let served = record.profile;
     let subject = Subject {
         url: served.endpoint(),
         model: served.served_name().to_owned(),
         deployment: Some(served.name.clone()),
         release: Some(release),
     };
-    let target = Target { subject, socket: None, key: None };
-    Ok(Found { target, profile: Some(served), hosts })
+    let head = hosts.get(&served.head().name).cloned().ok_or_else(|| {
+        let message =
+            format!("error: release {release} is served by {}, which the profile lacks", served.head().name);
+        CommandError::new(Exit::Usage, message)
+    })?;
+    Ok(Found { subject, way: Way::Head(head, endpoint), profile: Some(served), hosts })
 }
 
 /// An endpoint's address up to and with `/v1`, however it was given.
@@ -326,11 +379,11 @@ fn writable(file: &Path) -> Result<(), CommandError> {
 }
 
 /// Whole or not at all.
-fn save(file: &Path, result: &Report) -> Result<(), CommandError> {
+pub(super) fn write(file: &Path, content: &[u8]) -> Result<(), CommandError> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let write = || -> std::io::Result<()> {
         let mut new = tempfile::NamedTempFile::new_in(folder)?;
-        serde_json::to_writer(&mut new, result)?;
+        new.write_all(content)?;
         new.persist(file)?;
         Ok(())
     };

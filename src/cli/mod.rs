@@ -1,6 +1,7 @@
 //! The command line: a file a command, with its arguments and the glue to what does the work.
 
 mod bench;
+mod bench_told;
 mod change;
 mod check;
 mod config;

@@ -4,6 +4,9 @@
 use std::time::Duration;
 
 use super::StepError;
+use crate::bench::load::Progress;
+use crate::bench::result::{Report, Subject};
+use crate::bench::workload::Order;
 use crate::delivery::{secret, store};
 use crate::host::{Door, Host, HostError, Keyed};
 use crate::plan::Endpoint;
@@ -17,6 +20,18 @@ pub async fn of<'a>(head: &'a dyn Host, endpoint: &Endpoint) -> Result<Keyed<'a>
         door.key = values.into_iter().find(|(variable, _)| variable == name).map(|(_, key)| key);
     }
     Ok(Keyed { host: head, door })
+}
+
+/// Puts load on an endpoint, with its key.
+pub async fn measure(
+    head: &dyn Host,
+    endpoint: &Endpoint,
+    order: &Order,
+    subject: &Subject,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<Report, HostError> {
+    let door = of(head, endpoint).await?.door;
+    head.measure(&door, order, subject, progress).await
 }
 
 /// An endpoint with a key has to refuse a request without it, and one with another.

@@ -1,6 +1,7 @@
 //! Executing a plan: its stages in order, the steps of a stage at once, through [`Host`]s, told by
 //! events. Nothing is decided here; a step that fails ends the execution.
 
+mod bench;
 mod cache;
 pub mod door;
 pub mod environment;
@@ -18,6 +19,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::bench::gate::Broken;
 use crate::error::in_full;
 use crate::event::{Event, Events};
 use crate::hooks::HookError;
@@ -100,6 +102,9 @@ pub enum StepError {
     NotReady(#[from] readiness::NotReady),
     #[error(transparent)]
     Wrong(#[from] verify::WrongAnswer),
+    /// What was measured does not keep the profile's limits.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Slow(Vec<Broken>),
     #[error(transparent)]
     Hook(#[from] HookError),
     /// What a node did is not what was asked of it.
@@ -265,6 +270,8 @@ fn is_waiting(stage: StageKind) -> bool {
             | StageKind::Memory
             | StageKind::Ready
             | StageKind::Verify
+            | StageKind::Gate
             | StageKind::Hook
+            | StageKind::Bench
     )
 }

@@ -31,6 +31,8 @@ use crate::pulse::{Look, Pulse, Verdict};
 
 /// How often containers and endpoint are looked at.
 const PACE: Duration = Duration::from_millis(500);
+/// How long the log of an ended rank may still come in.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Last lines of a rank that are kept for a failure.
 const LAST_LINES: usize = 20;
 
@@ -79,6 +81,8 @@ pub(super) struct Member<'a> {
 /// What is seen of the ranks.
 pub(super) enum Seen {
     Line(usize, String),
+    /// The log of an ended container has no more lines.
+    LogEnd(usize),
     Look(usize, Look),
 }
 
@@ -124,6 +128,11 @@ pub(super) async fn await_ready(
         ranks: redactors.into_iter().map(|redactor| Rank::new(redactor.ok())).collect(),
     };
     let done = course.run(&group, &mut seen).await;
+    if let Err(StepError::NotReady(why)) = &done
+        && let NotReady::Ended { rank, .. } = why
+    {
+        course.read_to_the_end(&group, *rank, &mut seen).await;
+    }
     if done.is_ok() {
         door::refuses_strangers(group[0].host, &ready.endpoint).await?;
     }
@@ -142,6 +151,7 @@ async fn follow(host: std::sync::Arc<dyn Host>, container: String, rank: usize, 
             return;
         }
     }
+    tell.send(Seen::LogEnd(rank)).await.ok();
 }
 
 /// A start on its way.
@@ -195,6 +205,7 @@ impl Course<'_> {
                 },
                 Some(seen) = seen.recv() => match seen {
                     Seen::Line(rank, line) => self.read(group, rank, line).await,
+                    Seen::LogEnd(_) => {}
                     Seen::Look(rank, look) => self.pulse.looked(rank, self.began.elapsed(), look),
                 },
                 _ = tick.tick() => {
@@ -209,6 +220,18 @@ impl Course<'_> {
                         return Err(NotReady::Late { limit, waiting, stuck }.into());
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes in what an ended rank still had to say: that it ended is known before its last lines are here.
+    async fn read_to_the_end(&mut self, group: &[Member<'_>], ended: usize, seen: &mut mpsc::Receiver<Seen>) {
+        let until = Instant::now() + LAST_WORDS;
+        while let Ok(Some(seen)) = tokio::time::timeout_at(until, seen.recv()).await {
+            match seen {
+                Seen::Line(rank, line) => self.read(group, rank, line).await,
+                Seen::LogEnd(rank) if rank == ended => return,
+                Seen::LogEnd(_) | Seen::Look(..) => {}
             }
         }
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::readiness::{self, Started};
-use super::{Executed, Hosts, StepError, cache, door, verify};
+use super::{Executed, Hosts, StepError, bench, cache, door, verify};
+use crate::bench::summary::Summary;
 use crate::cluster::facts::{Image, ModelFile};
 use crate::container::{Rank, container_name, labels};
 use crate::delivery::store as delivery;
@@ -38,6 +39,8 @@ pub(super) struct Done {
     pub weights: Vec<ModelFile>,
     /// Seconds of the first completion, where the step waited for one.
     pub first_completion: Option<f64>,
+    /// What was measured, where the step measured.
+    pub bench: Option<Summary>,
     /// What the engine said of its start, where the step waited for that.
     pub engine: EngineFigures,
 }
@@ -81,7 +84,11 @@ impl Clock {
                 outage_seconds: since(self.stopped),
                 first_completion_seconds: Some(first),
                 engine: done.iter().fold(EngineFigures::default(), |all, done| all.with(&done.engine)),
+                bench: None,
             };
+        }
+        if let Some(bench) = done.iter().find_map(|done| done.bench.clone()) {
+            self.figures.bench = Some(bench);
         }
     }
 
@@ -97,8 +104,12 @@ impl Clock {
         if same { plan::weights_content(&self.weights) } else { None }
     }
 
-    pub(super) fn figures(&self) -> Figures {
-        self.figures.clone()
+    /// The record of a release with what the run has come to know of it.
+    pub(super) fn with_what_is_known(&self, release: &Release) -> Release {
+        let measured = release.outcome == Outcome::Deployed && release.figures == Figures::default();
+        let figures = if measured { self.figures.clone() } else { release.figures.clone() };
+        let weights_content = release.weights_content.clone().or_else(|| self.content_of(release));
+        Release { weights_content, figures, ..release.clone() }
     }
 }
 
@@ -169,11 +180,7 @@ pub(super) async fn act(
             Ok(changed(delivery::put(node, kept, &content).await?))
         }
         Action::WriteRelease { release } => {
-            let measured = release.outcome == Outcome::Deployed && release.figures == Figures::default();
-            let figures = if measured { clock.figures() } else { release.figures.clone() };
-            let weights_content = release.weights_content.clone().or_else(|| clock.content_of(release));
-            let release = Release { weights_content, figures, ..Release::clone(release) };
-            Ok(changed(store::write(node, &release).await?))
+            Ok(changed(store::write(node, &clock.with_what_is_known(release)).await?))
         }
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
         Action::DropCache { path, whole } => {
@@ -193,6 +200,10 @@ pub(super) async fn act(
             let asked =
                 verify::verify(&door::of(node, endpoint).await?, endpoint, verify, events, stage).await?;
             Ok(Done { detail: Some(asked.join(", ")), ..Done::default() })
+        }
+        Action::Bench { bench: spec } => {
+            let (summary, detail) = bench::bench(node, hosts, spec, clock, events, stage).await?;
+            Ok(Done { detail: Some(detail), bench: summary, ..Done::default() })
         }
         Action::RunHook { hook, deployment, release, endpoint, token } => {
             let told = Told {

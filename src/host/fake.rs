@@ -5,6 +5,7 @@
 //! fault can be put at any of them. Left out: time that bytes take, Docker's restarts, and whatever
 //! a plan does not depend on.
 
+mod bench;
 mod cluster;
 mod engine;
 mod gather;
@@ -23,6 +24,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{Door, Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
+use crate::bench::load::Progress;
+use crate::bench::result::{Report, Subject};
+use crate::bench::workload::Order;
 use crate::cluster::facts::{Container, Docker, Image};
 use crate::profile::NodeName;
 
@@ -283,6 +287,20 @@ impl Host for FakeHost {
             }
         });
         Ok(receiver)
+    }
+
+    async fn measure(
+        &self,
+        door: &Door,
+        order: &Order,
+        subject: &Subject,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Report, HostError> {
+        let error =
+            |why: &str| HostError::Http { node: self.node.clone(), port: door.port, why: why.to_owned() };
+        let act = |state: &mut State| Ok(state.served(&self.node, door.port));
+        let served = self.cluster.effect(&self.node, "measure".to_owned(), false, error, act).await?;
+        Ok(bench::report(order, subject, served.as_ref(), progress))
     }
 
     async fn http_at(

@@ -63,10 +63,7 @@ impl Client {
             Some(json) => self.client.post(url).json(json),
             None => self.client.get(url),
         };
-        let request = match key {
-            Some(key) => request.bearer_auth(key.reveal()),
-            None => request,
-        };
+        let request = keyed(request, key);
         let words = |error: reqwest::Error| {
             if error.is_timeout() {
                 return NoAnswer::Other(format!("no answer within {:.1} s", timeout.as_secs_f64()));
@@ -82,6 +79,23 @@ impl Client {
         let body = response.bytes().await.map_err(words)?.to_vec();
         Ok(HttpAnswer { status, body })
     }
+}
+
+fn keyed(request: reqwest::RequestBuilder, key: Option<&Secret>) -> reqwest::RequestBuilder {
+    match key {
+        Some(key) => request.bearer_auth(key.reveal()),
+        None => request,
+    }
+}
+
+/// Whether an endpoint answers from this machine and lists a model.
+pub async fn lists(url: &str, model: &str, key: Option<&Secret>) -> bool {
+    let limit = Duration::from_secs(5);
+    let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
+    let Ok(client) = builder.connect_timeout(limit).timeout(limit).build() else { return false };
+    let Ok(answer) = keyed(client.get(format!("{url}/models")), key).send().await else { return false };
+    let Ok(body) = answer.json::<Value>().await else { return false };
+    body["data"].as_array().is_some_and(|models| models.iter().any(|listed| listed["id"] == model))
 }
 
 /// The innermost reason: the outer ones only say that a request failed.

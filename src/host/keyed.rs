@@ -8,6 +8,9 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{Door, Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
+use crate::bench::load::Progress;
+use crate::bench::result::{Report, Subject};
+use crate::bench::workload::Order;
 use crate::cluster::facts::{Container, Docker, Image};
 use crate::profile::NodeName;
 
@@ -21,6 +24,16 @@ pub struct Keyed<'a> {
 impl Host for Keyed<'_> {
     fn node(&self) -> &NodeName {
         self.host.node()
+    }
+
+    async fn measure(
+        &self,
+        door: &Door,
+        order: &Order,
+        subject: &Subject,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Report, HostError> {
+        self.host.measure(door, order, subject, progress).await
     }
 
     async fn run(&self, script: Script) -> Result<Output, HostError> {

@@ -81,6 +81,10 @@ impl Reach for Local {
         self.engine.get_or_try_init(|| connect).await
     }
 
+    async fn socket(&self, _address: SocketAddrV4) -> Result<Option<std::path::PathBuf>, HostError> {
+        Ok(None)
+    }
+
     async fn port(&self, address: SocketAddrV4) -> Result<Client, HostError> {
         let failed = |why| HostError::Http { node: self.node.clone(), port: address.port(), why };
         Client::new(address, None).map_err(failed)

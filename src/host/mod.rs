@@ -17,13 +17,16 @@ mod ssh;
 mod ssh_words;
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
+use crate::bench::load::Progress;
+use crate::bench::result::{Report, Subject};
+use crate::bench::workload::Order;
 use crate::cluster::facts::{Container, Docker, Image, NoDocker};
 use crate::container::ContainerSpec;
 use crate::delivery::Secret;
@@ -123,6 +126,12 @@ pub struct Door {
     pub key: Option<Secret>,
 }
 
+impl From<&Door> for SocketAddrV4 {
+    fn from(door: &Door) -> Self {
+        Self::new(door.address, door.port)
+    }
+}
+
 /// An answer over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpAnswer {
@@ -169,6 +178,17 @@ pub trait Host: Send + Sync {
         tail: Option<u32>,
         follow: bool,
     ) -> Result<mpsc::Receiver<String>, HostError>;
+
+    /// Puts load on an endpoint of the node, and measures from this machine: at `subject.url` where that leads there,
+    /// else through a socket that is forwarded to the node, which the report then notes. Failed
+    /// requests are part of the report; an error is only that nothing could be measured.
+    async fn measure(
+        &self,
+        door: &Door,
+        order: &Order,
+        subject: &Subject,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Report, HostError>;
 
     /// An HTTP request to a port of the node's own loopback: GET without a body, else POST of JSON.
     async fn http(

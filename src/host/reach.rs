@@ -3,6 +3,7 @@
 //! implementation of [`Host`], here.
 
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,7 +13,12 @@ use tokio::sync::mpsc;
 use super::docker::{self, Engine, Trouble};
 use super::http::{Client, NoAnswer};
 use super::{Door, Host, HostError, HttpAnswer, NewContainer, Output, Running, Script};
+use crate::bench;
+use crate::bench::load::{Progress, Target};
+use crate::bench::result::{Note, Report, Subject};
+use crate::bench::workload::Order;
 use crate::cluster::facts::{Container, Docker, Image, NoDocker};
+use crate::error::in_full;
 use crate::profile::NodeName;
 
 /// The ways into a machine.
@@ -23,6 +29,8 @@ pub trait Reach: Send + Sync {
     async fn start_script(&self, script: Script) -> Result<Running, HostError>;
     /// The Docker Engine, connected at the first call.
     async fn engine(&self) -> Result<&Engine, HostError>;
+    /// A socket of this machine that leads to a port of one of the machine's addresses; none where that is this machine's.
+    async fn socket(&self, address: SocketAddrV4) -> Result<Option<PathBuf>, HostError>;
     /// A client for a port of one of the machine's addresses.
     async fn port(&self, address: SocketAddrV4) -> Result<Client, HostError>;
     /// Fails where the connection to the machine is gone.
@@ -132,6 +140,39 @@ impl<R: Reach> Host for Machine<R> {
     ) -> Result<mpsc::Receiver<String>, HostError> {
         let request = async { Ok(docker::log(self.0.engine().await?, name, tail, follow).await) };
         told(&self.0, &format!("give the log of container `{name}`"), request).await
+    }
+
+    async fn measure(
+        &self,
+        door: &Door,
+        order: &Order,
+        subject: &Subject,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Report, HostError> {
+        // An address may lead to another machine from here than ssh does: only who lists the model is asked.
+        let socket = if super::http::lists(&subject.url, &subject.model, door.key.as_ref()).await {
+            None
+        } else {
+            self.0.socket(door.into()).await?
+        };
+        let through = socket.is_some();
+        let target = Target { subject: subject.clone(), socket, key: door.key.clone() };
+        let report = bench::load::run(order, &target, |told| progress(told)).await;
+        let mut report = report.map_err(|error| HostError::Failed {
+            node: self.0.name().clone(),
+            what: "the benchmark".to_owned(),
+            why: in_full(&error),
+        })?;
+        if through {
+            report.notes.push(Note {
+                id: "through-ssh".to_owned(),
+                message: format!(
+                    "{} does not answer from here: all went through ssh, which takes its time",
+                    subject.url
+                ),
+            });
+        }
+        Ok(report)
     }
 
     async fn http_at(

@@ -63,7 +63,7 @@ pub struct Ssh {
     node: NodeName,
     sessions: Arc<Semaphore>,
     engine: OnceCell<Engine>,
-    ports: Mutex<HashMap<SocketAddrV4, Client>>,
+    ways: Mutex<HashMap<SocketAddrV4, (PathBuf, Client)>>,
     // The order of the fields is the order in which they go.
     session: Arc<Session>,
     _lease: UnixStream,
@@ -110,7 +110,7 @@ impl SshHost {
             node,
             sessions: Arc::new(Semaphore::new(SESSIONS)),
             engine: OnceCell::new(),
-            ports: Mutex::new(HashMap::new()),
+            ways: Mutex::new(HashMap::new()),
             session: Arc::new(session),
             _lease: lease,
             folder,
@@ -150,6 +150,26 @@ impl Ssh {
     /// Where the master writes; it tells there why a forward was refused.
     fn log(&self) -> PathBuf {
         self.session.control_socket().with_file_name("log")
+    }
+
+    /// A socket of this machine that leads there, made at the first call, and a client for it.
+    async fn way(&self, address: SocketAddrV4) -> Result<(PathBuf, Client), HostError> {
+        let port = address.port();
+        let mut ways = self.ways.lock().await;
+        if let Some(way) = ways.get(&address) {
+            return Ok(way.clone());
+        }
+        let failed = |why| HostError::Http { node: self.node.clone(), port, why };
+        // The path of a socket may have 107 characters: no address in full.
+        let socket = self.folder.path().join(format!("{port}-{}", ways.len()));
+        if let Err(error) = self.forward(&socket, std::net::SocketAddr::V4(address).into()).await {
+            self.alive(&format!("ask port {port}")).await?;
+            return Err(failed(ssh_words::session(&error)));
+        }
+        let client = Client::new(address, Some(&socket)).map_err(failed)?;
+        let way = (socket, client);
+        ways.insert(address, way.clone());
+        Ok(way)
     }
 }
 
@@ -192,24 +212,13 @@ impl Reach for Ssh {
         self.engine.get_or_try_init(|| connect).await
     }
 
-    async fn port(&self, address: SocketAddrV4) -> Result<Client, HostError> {
-        let port = address.port();
-        let mut ports = self.ports.lock().await;
-        if let Some(client) = ports.get(&address) {
-            return Ok(client.clone());
-        }
-        let failed = |why| HostError::Http { node: self.node.clone(), port, why };
-        // The path of a socket may have 107 characters: no address in full.
-        let socket = self.folder.path().join(format!("{port}-{}", ports.len()));
-        if let Err(error) = self.forward(&socket, std::net::SocketAddr::V4(address).into()).await {
-            self.alive(&format!("ask port {port}")).await?;
-            return Err(failed(ssh_words::session(&error)));
-        }
-        let client = Client::new(address, Some(&socket)).map_err(failed)?;
-        ports.insert(address, client.clone());
-        Ok(client)
+    async fn socket(&self, address: SocketAddrV4) -> Result<Option<PathBuf>, HostError> {
+        Ok(Some(self.way(address).await?.0))
     }
 
+    async fn port(&self, address: SocketAddrV4) -> Result<Client, HostError> {
+        Ok(self.way(address).await?.1)
+    }
     async fn alive(&self, what: &str) -> Result<(), HostError> {
         self.session.check().await.map_err(|error| HostError::Lost {
             node: self.node.clone(),

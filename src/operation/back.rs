@@ -37,6 +37,13 @@ impl Operation<'_> {
         lock: &Lock,
     ) -> RunOutcome {
         let interrupted = matches!(error.source, StepError::Cancelled);
+        if error.stage > StageKind::Record {
+            // Only a benchmark comes after the record, and of all that can go wrong with it only an interrupt ends a run.
+            self.tell_failure(error, None).await;
+            let state =
+                format!("release {release} serves, verified and recorded; the benchmark was cut short");
+            return RunOutcome::Interrupted { state };
+        }
         if error.stage < StageKind::Stop {
             self.tell_failure(error, None).await;
             return self.untouched(interrupted, before).await;

@@ -1,6 +1,7 @@
 //! The stages that bring a group up, prove it and record it. Pure.
 
-use super::{Action, Endpoint, ReadySpec, Stage, StageKind, Step};
+use super::{Action, BenchSpec, Endpoint, ReadySpec, Stage, StageKind, Step};
+use crate::bench::gate::Gate;
 use crate::cluster::facts::NodeFacts;
 use crate::container::{Rank, container_name};
 use crate::memory::seen::memory;
@@ -85,8 +86,59 @@ pub(super) fn prove(release: &Release) -> [Steps; 2] {
     ]
 }
 
+/// What comes after the proof, in order: the record and, of a release that is new (with its token), the benchmark and the
+/// operator's hook. What comes back was measured once.
+pub(super) fn recorded(
+    release: &Release,
+    facts: &[NodeFacts],
+    new: Option<&str>,
+    record: Steps,
+) -> Vec<Steps> {
+    let mut stages = vec![record];
+    if let Some(token) = new {
+        stages.extend([bench(release, facts), hook(release, token)]);
+    }
+    stages.sort_by_key(|(kind, _)| *kind);
+    stages
+}
+
+/// The release is measured: with limits to keep, before it counts as deployed, else afterwards. Nothing where the profile
+/// wants no benchmark.
+fn bench(release: &Release, facts: &[NodeFacts]) -> Steps {
+    let profile = &release.profile;
+    let mut how = profile.bench.clone();
+    if let Some(context) = profile.engine.context_length
+        && u64::from(how.input_tokens) + u64::from(how.output_tokens) > u64::from(context)
+    {
+        // Only of a benchmark that nobody wrote: the profile is refused otherwise. A template needs some tokens as well.
+        (how.input_tokens, how.output_tokens) = (context / 2, context / 8);
+    }
+    let limits = how.gate.iter().filter_map(|limits| limits.parse::<Gate>().ok());
+    let gate = Gate(limits.flat_map(|Gate(limits)| limits).collect());
+    let kind = if gate.0.is_empty() { StageKind::Bench } else { StageKind::Gate };
+    if how.concurrency.is_empty() || how.input_tokens == 0 || how.output_tokens == 0 {
+        return (kind, Vec::new());
+    }
+    let before = facts
+        .iter()
+        .flat_map(|facts| &facts.releases)
+        .filter(|other| other.number < release.number && other.outcome == Outcome::Deployed)
+        .filter_map(|other| Some((other.number, other.figures.bench.clone()?)))
+        .max_by_key(|(number, _)| *number);
+    let bench = BenchSpec {
+        endpoint: Endpoint::of_release(release),
+        url: profile.endpoint(),
+        how,
+        gate,
+        before,
+        release: Release { outcome: Outcome::Deployed, ..release.clone() },
+    };
+    let node = profile.head().name.clone();
+    (kind, vec![Step { node, action: Action::Bench { bench: Box::new(bench) } }])
+}
+
 /// The operator's own word that all is well, where the profile has a hook for it.
-pub(super) fn hook(release: &Release, token: &str) -> Steps {
+fn hook(release: &Release, token: &str) -> Steps {
     let profile = &release.profile;
     let action = |hook: &Hook| Action::RunHook {
         hook: hook.clone(),

@@ -22,12 +22,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::bench::gate::Gate;
+use crate::bench::summary::Summary;
 use crate::cluster::facts::ModelFile;
 use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
 use crate::delivery::kept::{Kept, KeptKind};
 use crate::engine::{self, prelude::SECRETS_TARGET};
-use crate::profile::{DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Transfer, Verify};
+use crate::profile::{Bench, DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Transfer, Verify};
 use crate::release::{Release, ReleaseNumber};
 
 /// What will be done to a deployment.
@@ -133,10 +135,14 @@ pub enum StageKind {
     Ready,
     /// The answers are right.
     Verify,
+    /// A benchmark whose figures have to keep limits: before anything counts as deployed.
+    Gate,
     /// A command of the operator's machine says whether all is well.
     Hook,
     /// Containers come back after a reboot from now on; the record says `deployed`.
     Record,
+    /// A benchmark that is only told: of a release that is deployed already, whatever becomes of it.
+    Bench,
 }
 
 impl fmt::Display for StageKind {
@@ -155,6 +161,7 @@ impl fmt::Display for StageKind {
             Self::Verify => "verify",
             Self::Hook => "hook",
             Self::Record => "record",
+            Self::Gate | Self::Bench => "bench",
         })
     }
 }
@@ -247,6 +254,8 @@ pub enum Action {
     AwaitReady { ready: ReadySpec },
     /// The endpoint is asked questions with known answers.
     Verify { endpoint: Endpoint, verify: Verify },
+    /// The endpoint is put under load, and what it bears is kept with the release.
+    Bench { bench: Box<BenchSpec> },
     /// The profile's `post_ready` runs on the operator's machine.
     RunHook {
         hook: Hook,
@@ -265,6 +274,21 @@ pub enum Action {
 pub struct Taker {
     pub node: NodeName,
     pub address: Ipv4Addr,
+}
+
+/// How a release is measured, and against what.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct BenchSpec {
+    pub endpoint: Endpoint,
+    /// Where the operator's machine may reach the endpoint, up to and with `/v1`.
+    pub url: String,
+    pub how: Bench,
+    /// Limits that have to be kept; none: it is only told.
+    pub gate: Gate,
+    /// The release before that was measured, and how it did.
+    pub before: Option<(ReleaseNumber, Summary)>,
+    /// What is measured; its record has the outcome `deployed`.
+    pub release: Release,
 }
 
 /// Addresses of two nodes that reach each other.

@@ -327,8 +327,7 @@ fn bring_up(
         let record = group::record(&release, facts, false);
         if !record.1.is_empty() {
             all.extend(group::prove(&release));
-            all.extend(new.map(|new| group::hook(&release, new.token)));
-            all.push(record);
+            all.extend(group::recorded(&release, facts, new.map(|new| new.token), record));
         }
     } else {
         if new.is_some() {
@@ -338,8 +337,8 @@ fn bring_up(
         all.push(group::free(&release, facts));
         all.push(group::start(&release));
         all.extend(group::prove(&release));
-        all.extend(new.map(|new| group::hook(&release, new.token)));
-        all.push(group::record(&release, facts, true));
+        let record = group::record(&release, facts, true);
+        all.extend(group::recorded(&release, facts, new.map(|new| new.token), record));
     }
     let plan = Plan {
         deployment: profile.name.clone(),

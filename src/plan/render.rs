@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Action, Plan, ReadySpec, Stage, StageKind};
+use super::{Action, BenchSpec, Plan, ReadySpec, Stage, StageKind};
 use crate::container::Rank;
 use crate::delivery::kept::KeptKind;
 use crate::engine::env::Told;
@@ -191,9 +191,18 @@ pub fn act(node: &NodeName, action: &Action) -> String {
             let asked: Vec<_> = asked.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
             if asked.is_empty() { "nothing is asked".to_owned() } else { asked.join(", ") }
         }
+        Action::Bench { bench } => bench_words(bench),
         Action::RunHook { hook, .. } => format!("on this machine: {}", words(&hook.command)),
         Action::KeepRunning { container } => format!("{node}   {container} restarts with the node"),
     }
+}
+
+fn bench_words(bench: &BenchSpec) -> String {
+    let loads: Vec<_> = bench.how.concurrency.iter().map(|load| format!("c{load}")).collect();
+    let limits: Vec<_> = bench.gate.0.iter().map(ToString::to_string).collect();
+    let gate = if limits.is_empty() { String::new() } else { format!(", has to keep {}", limits.join(", ")) };
+    let (input, output) = (bench.how.input_tokens, bench.how.output_tokens);
+    format!("{} with {input} tokens in, {output} out{gate}", loads.join(", "))
 }
 
 fn ranks(plan: &Plan) -> String {

@@ -475,7 +475,7 @@ impl Default for Verify {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bench {
-    /// Requests at once, one measurement each.
+    /// Requests at once, one load each; `[]` means no benchmark.
     #[schemars(inner(range(min = 1)))]
     pub concurrency: Vec<u32>,
     /// Tokens of each prompt.
@@ -484,11 +484,14 @@ pub struct Bench {
     /// Tokens of each answer.
     #[schemars(range(min = 1))]
     pub output_tokens: u32,
+    /// Limits that have to be kept, as `bench --gate` takes them: `tpot_p50<40ms`, `throughput@c4>75`. Where one is not,
+    /// the deploy has failed. Left out, a benchmark is told and never fails a deploy.
+    pub gate: Vec<String>,
 }
 
 impl Default for Bench {
     fn default() -> Self {
-        Self { concurrency: vec![1, 4], input_tokens: 1024, output_tokens: 256 }
+        Self { concurrency: vec![1, 4], input_tokens: 1024, output_tokens: 256, gate: Vec::new() }
     }
 }
 

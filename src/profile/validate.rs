@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::{Bench, Build, Image, Listen, Model, Node, PlacedFile, Profile, Ready};
+use crate::bench::gate::Gate;
 
 /// One thing that is wrong, at a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -327,6 +328,7 @@ fn bench(profile: &Profile, problems: &mut Problems) {
             problems.add(format!("bench.{field}"), format!("`{field}` has to be at least 1"), hint);
         }
     }
+    gate(bench, problems);
     let request = u64::from(bench.input_tokens) + u64::from(bench.output_tokens);
     if let Some(context) = profile.engine.context_length.filter(|context| *context > 0)
         && request > u64::from(context)
@@ -338,6 +340,25 @@ fn bench(profile: &Profile, problems: &mut Problems) {
             format!("a request of the benchmark has {request} tokens, and the context is {context}");
         let hint = "lower `bench.input_tokens` or `bench.output_tokens`";
         problems.add("engine.context_length", message, hint);
+    }
+}
+
+/// Limits that can be read, and that something is measured for.
+fn gate(bench: &Bench, problems: &mut Problems) {
+    for (index, text) in bench.gate.iter().enumerate() {
+        let path = format!("bench.gate[{index}]");
+        match text.parse::<Gate>() {
+            Err(why) => problems.add(path, why, ""),
+            Ok(Gate(limits)) => {
+                for limit in limits {
+                    let measured = |load: &u32| limit.concurrency.is_none_or(|wanted| wanted == *load);
+                    if !bench.concurrency.iter().any(measured) {
+                        let message = format!("the limit `{limit}` is of a load that is not measured");
+                        problems.add(&path, message, "name it in `bench.concurrency`");
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::bench::summary::Summary;
 use crate::cluster::facts::Software;
 use crate::container::{ImageContent, Rank};
 use crate::engine::figures::EngineFigures;
@@ -125,4 +126,7 @@ pub struct Figures {
     pub first_completion_seconds: Option<f64>,
     /// What the engine said of its start.
     pub engine: EngineFigures,
+    /// The benchmark after it, in short; the whole of it lies beside the record on the head.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bench: Option<Summary>,
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{Release, ReleaseNumber};
+use crate::bench::result::Report;
 use crate::host::{Host, HostError, Output, Script};
 use crate::profile::DeploymentName;
 
@@ -25,6 +26,38 @@ pub async fn write(host: &dyn Host, release: &Release) -> Result<bool, HostError
     );
     let output = succeeded(host, "write the record of the release", &host.run(script.input(json)).await?)?;
     Ok(output.trim() == "changed")
+}
+
+/// Writes a benchmark beside the record, whole or not at all.
+pub async fn write_bench(
+    host: &dyn Host,
+    deployment: &DeploymentName,
+    number: ReleaseNumber,
+    report: &Report,
+) -> Result<(), HostError> {
+    let json = serde_json::to_vec(report).expect("a report is always JSON");
+    let arguments = [deployment.to_string(), folder(number), "bench.json".to_owned()];
+    let script = Script::new("write-bench", include_str!("write-release.sh"), arguments);
+    succeeded(host, "write the benchmark", &host.run(script.input(json)).await?).map(drop)
+}
+
+/// The benchmark of a release, where the node has one.
+pub async fn read_bench(
+    host: &dyn Host,
+    deployment: &DeploymentName,
+    number: ReleaseNumber,
+) -> Result<Option<Report>, HostError> {
+    let script =
+        Script::new("read-bench", include_str!("read-bench.sh"), [deployment.to_string(), folder(number)]);
+    let text = succeeded(host, "read the benchmark", &host.run(script).await?)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
+    serde_json::from_str(&text).map(Some).map_err(|error| HostError::Failed {
+        node: host.node().clone(),
+        what: "read the benchmark".to_owned(),
+        why: error.to_string(),
+    })
 }
 
 /// Keeps the log of a rank's container beside the record.

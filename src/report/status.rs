@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
+use crate::bench::summary::Summary;
 use crate::plan::render::people;
 use crate::profile::Launch;
 use crate::release::{Outcome, Release, ReleaseNumber};
@@ -117,8 +118,9 @@ fn row(rank: &RankStatus, width: usize, now: Timestamp) -> String {
 /// The history of a deployment, newest first. `running` is the release whose containers run now; with `verbose` also
 /// what each engine said of its start.
 pub fn releases(releases: &[Release], running: Option<ReleaseNumber>, verbose: bool) -> String {
-    let mut out =
-        String::from("RELEASE  WHEN                  WHO                   IMAGE         START    OUTCOME\n");
+    let mut out = String::from(
+        "RELEASE  WHEN                  WHO                   IMAGE         START    TOK/S        OUTCOME\n",
+    );
     for release in releases.iter().rev() {
         let start = release
             .figures
@@ -130,9 +132,13 @@ pub fn releases(releases: &[Release], running: Option<ReleaseNumber>, verbose: b
             Outcome::Begun => "begun, never finished".to_owned(),
             Outcome::Failed(why) => format!("failed: {why}"),
         };
+        let rates = release.figures.bench.as_ref().map_or_else(String::new, Summary::rates);
         let when = release.begun.strftime("%Y-%m-%d %H:%M:%S");
         let (number, who, image) = (release.number, &release.operator, release.image.content.short());
-        let _ = writeln!(out, "{number:<7}  {when:<20}  {who:<20}  {image:<12}  {start:<7}  {outcome}");
+        let _ = writeln!(
+            out,
+            "{number:<7}  {when:<20}  {who:<20}  {image:<12}  {start:<7}  {rates:<11}  {outcome}"
+        );
         let figures = release.figures.engine.words();
         if verbose && !figures.is_empty() {
             let _ = writeln!(out, "         {}", figures.join(" · "));

@@ -234,7 +234,14 @@ impl Sink for Terminal {
             }
             Event::StepDone { stage, what, changed, .. } => {
                 if self.verbose {
-                    let proof = matches!(stage, StageKind::Ready | StageKind::Verify | StageKind::Hook);
+                    let proof = matches!(
+                        stage,
+                        StageKind::Ready
+                            | StageKind::Verify
+                            | StageKind::Gate
+                            | StageKind::Hook
+                            | StageKind::Bench
+                    );
                     let changed = if *changed || proof { "" } else { " (was so already)" };
                     self.state("·", &format!("{stage}: {what}{changed}"));
                 }

@@ -92,6 +92,15 @@ async fn a_fault_at_every_effect_of_a_first_deploy() {
     sweep("first deploy", &Desk::seed(), Command::Deploy).await;
 }
 
+/// A benchmark that decides: it comes before anything is recorded as deployed.
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_change_with_limits_to_keep() {
+    let mut desk = Desk::seed();
+    desk.profile.bench.gate = vec!["throughput@c1>20".to_owned()];
+    desk.deployed().await;
+    sweep("gated change", &desk.with(changed(&desk.profile)), Command::Deploy).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_fault_at_every_effect_of_a_change() {
     let desk = Desk::seed();

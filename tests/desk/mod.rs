@@ -210,7 +210,10 @@ impl Desk {
     /// Whether the endpoint serves this release as it should.
     pub fn serves(&self, release: ReleaseNumber) -> bool {
         self.served().is_some_and(|served| {
-            let well = matches!(served.behaviour, Behaviour::Healthy | Behaviour::CompilesLong);
+            let well = matches!(
+                served.behaviour,
+                Behaviour::Healthy | Behaviour::CompilesLong | Behaviour::Slow | Behaviour::NotUnderLoad
+            );
             served.release == release.0 && served.completes && well
         })
     }

@@ -4,11 +4,11 @@ The ranks meet at the master's port; that part needs the master's address only. 
 own, where the others connect to it: one that is out of their reach leaves all of them waiting for ever, as in reality.
 """
 
+import contextlib
 import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from stub_engine.gcs import Client, Gcs
@@ -116,19 +116,21 @@ class Follower:
         port_of_queue = self._queue.getsockname()[1]
         self._client.ask("register", node={"rank": rank, "ip": ip, "port": port_of_queue, "linked": False,
                                            "Alive": True})
+        self._stage = "idle"
+        threading.Thread(target=self._beat, daemon=True).start()
 
     def wait_for(self, wanted: str) -> None:
-        next(stage for stage in self.stages() if STAGES.index(stage) >= STAGES.index(wanted))
+        while STAGES.index(self._stage) < STAGES.index(wanted):
+            time.sleep(0.05)
 
     def connect(self) -> None:
         leader = next(rank for rank in self._client.nodes() if rank["rank"] == 0)
         while not reaches(leader["ip"], leader["port"]):
-            self._client.ask("beat")
+            pass  # it tries for ever
         self._client.ask("link")
 
-    def stages(self) -> Iterator[str]:
-        """The leader's stages, over and over. Without the leader there are no more, and no end either."""
-        try:
-            yield from self._client.beat()
-        except ConnectionError:
-            threading.Event().wait()
+    def _beat(self) -> None:
+        """As long as this rank lives. Without the leader it learns no more, and notices nothing either."""
+        with contextlib.suppress(ConnectionError):
+            for self._stage in self._client.beat():
+                pass

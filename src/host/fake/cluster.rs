@@ -63,6 +63,10 @@ pub enum Behaviour {
     WrongAnswers,
     /// The endpoint answers who shows no key, whatever it was given.
     IgnoresKey,
+    /// The endpoint answers rightly, at half the speed.
+    Slow,
+    /// The endpoint answers rightly, and nothing at all under load.
+    NotUnderLoad,
 }
 
 /// Machines in memory that reach one another. Clones are the same cluster.

@@ -83,6 +83,8 @@ pub struct FakeContainer {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReleaseFolder {
     pub record: Option<Vec<u8>>,
+    /// The benchmark beside it.
+    pub bench: Option<Vec<u8>>,
     /// Kept logs by rank.
     pub logs: BTreeMap<u32, String>,
 }

@@ -27,7 +27,7 @@ impl Machine {
         let record = |release: &crate::release::Release| {
             let json = serde_json::to_vec(release).unwrap_or_default();
             let key = (release.deployment.to_string(), format!("{:04}", release.number.0));
-            (key, ReleaseFolder { record: Some(json), logs: BTreeMap::new() })
+            (key, ReleaseFolder { record: Some(json), ..ReleaseFolder::default() })
         };
         let containers = facts.containers.into_iter();
         let containers = containers.map(|found| (found.name.clone(), FakeContainer::seen(found)));

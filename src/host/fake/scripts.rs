@@ -21,6 +21,7 @@ pub(super) fn changes(name: &str) -> bool {
     let reads = [
         "gather",
         "read-logs",
+        "read-bench",
         "ray-nodes",
         "native-ranks",
         "lock",
@@ -51,6 +52,15 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             let changed = there.record.as_ref() != Some(&script.input);
             there.record = Some(script.input.clone());
             good(if changed { "changed\n" } else { "unchanged\n" })
+        }
+        "write-bench" => {
+            let there = state.machine(node).releases.entry(folder).or_default();
+            there.bench = Some(script.input.clone());
+            good("changed\n")
+        }
+        "read-bench" => {
+            let bench = state.machine(node).releases.get(&folder).and_then(|there| there.bench.clone());
+            good(bench.unwrap_or_default())
         }
         "save-log" => {
             let machine = state.machine(node);
