@@ -89,12 +89,12 @@ fn number(figure: Figure, text: &str) -> Result<f64, String> {
     let number: f64 = digits.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
     let (units, factor) = match (figure, unit) {
         (Figure::Latency(..), "ms") => ("", Some(1e-3)),
-        (Figure::Latency(..), "s") => ("", Some(1.0)),
         (Figure::Latency(..), "us" | "µs") => ("", Some(1e-6)),
+        (Figure::Latency(..), "s")
+        | (Figure::Throughput | Figure::TotalThroughput, "" | "tok/s" | "t/s")
+        | (Figure::Requests, "" | "req/s") => ("", Some(1.0)),
         (Figure::Latency(..), _) => ("`ms` or `s`", None),
-        (Figure::Throughput | Figure::TotalThroughput, "" | "tok/s" | "t/s") => ("", Some(1.0)),
         (Figure::Throughput | Figure::TotalThroughput, _) => ("`tok/s`, or none", None),
-        (Figure::Requests, "" | "req/s") => ("", Some(1.0)),
         (Figure::Requests, _) => ("`req/s`, or none", None),
         (Figure::Failed, "%") => ("", Some(0.01)),
         (Figure::Failed, _) => ("`%`", None),

@@ -87,7 +87,7 @@ impl Random {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^= mixed >> 31;
-        usize::try_from(u128::from(mixed) * limit as u128 >> 64).unwrap_or_default()
+        usize::try_from((u128::from(mixed) * limit as u128) >> 64).unwrap_or_default()
     }
 }
 
@@ -125,19 +125,19 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     }
     let ahead = a * x.ln() + b * (1.0 - x).ln() + log_gamma(a + b) - log_gamma(a) - log_gamma(b);
     let away = |value: f64| if value.abs() < 1e-300 { 1e-300 } else { value };
-    let mut c = 1.0;
-    let mut d = 1.0 / away(1.0 - (a + b) * x / (a + 1.0));
-    let mut sum = d;
+    let mut upper = 1.0;
+    let mut lower = 1.0 / away(1.0 - (a + b) * x / (a + 1.0));
+    let mut sum = lower;
     for step in 1..300 {
-        let m = f64::from(step);
-        let even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m));
-        let odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0));
+        let step = f64::from(step);
+        let even = step * (b - step) * x / ((a + 2.0 * step - 1.0) * (a + 2.0 * step));
+        let odd = -(a + step) * (a + b + step) * x / ((a + 2.0 * step) * (a + 2.0 * step + 1.0));
         for term in [even, odd] {
-            d = 1.0 / away(1.0 + term * d);
-            c = away(1.0 + term / c);
-            sum *= c * d;
+            lower = 1.0 / away(1.0 + term * lower);
+            upper = away(1.0 + term / upper);
+            sum *= upper * lower;
         }
-        if (c * d - 1.0).abs() < 1e-12 {
+        if (upper * lower - 1.0).abs() < 1e-12 {
             break;
         }
     }

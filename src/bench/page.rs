@@ -73,11 +73,17 @@ pub fn html(report: &Report, compared: Option<(&str, &Comparison)>) -> String {
 
 /// A table of text cells.
 fn table(heads: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let head: String = heads.iter().map(|head| format!("<th scope=\"col\">{}</th>", escaped(head))).collect();
-    let mut out = format!("<table>\n<tr>{head}</tr>\n");
+    let mut out = "<table>\n<tr>".to_owned();
+    for head in heads {
+        let _ = write!(out, "<th scope=\"col\">{}</th>", escaped(head));
+    }
+    out.push_str("</tr>\n");
     for row in rows {
-        let cells: String = row.iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
-        let _ = writeln!(out, "<tr>{cells}</tr>");
+        out.push_str("<tr>");
+        for cell in row {
+            let _ = write!(out, "<td>{}</td>", escaped(&cell));
+        }
+        out.push_str("</tr>\n");
     }
     out.push_str("</table>\n");
     out

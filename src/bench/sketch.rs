@@ -85,7 +85,7 @@ fn bars(
 fn bar(value: f64, most: f64, width: usize) -> String {
     let eighths = part(value, most, width * 8).max(1);
     let mut bar = "█".repeat(eighths / 8);
-    if eighths % 8 > 0 {
+    if !eighths.is_multiple_of(8) {
         bar.push(CELLS[eighths % 8]);
     }
     bar

@@ -161,35 +161,29 @@ fn usual_spread(figure: Figure) -> f64 {
 
 /// The standard error of a figure by the spread of the requests.
 fn of_requests(figure: Figure, value: f64, answered: &[&Request]) -> Option<f64> {
-    match figure {
-        Figure::Latency(latency, statistic) => {
-            let values: Vec<f64> =
-                answered.iter().filter_map(|request| of_request(latency, request)).collect();
-            noise::resampled(values.len(), |places| {
-                let drawn = super::metrics::Distribution::new(places.iter().map(|place| values[*place]));
-                match statistic {
-                    Statistic::Mean => drawn.mean(),
-                    Statistic::P(percent) => drawn.percentile(f64::from(percent)),
-                }
-            })
-        }
-        // Tokens for the time that requests took: what a load bears goes as this does.
-        _ => {
-            let part: Vec<(f64, f64)> = answered
-                .iter()
-                .map(|request| (f64::from(request.output_tokens.unwrap_or(0)), request.seconds))
-                .collect();
-            let rate = |places: &mut dyn Iterator<Item = usize>| {
-                let (tokens, seconds) = places.fold((0.0, 0.0), |(tokens, seconds), place| {
-                    (tokens + part[place].0, seconds + part[place].1)
-                });
-                (seconds > 0.0).then(|| tokens / seconds)
-            };
-            let whole = rate(&mut (0..part.len())).filter(|whole| *whole > 0.0)?;
-            let spread = noise::resampled(part.len(), |places| rate(&mut places.iter().copied()))?;
-            Some(value * spread / whole)
-        }
+    if let Figure::Latency(latency, statistic) = figure {
+        let values: Vec<f64> = answered.iter().filter_map(|request| of_request(latency, request)).collect();
+        return noise::resampled(values.len(), |places| {
+            let drawn = super::metrics::Distribution::new(places.iter().map(|place| values[*place]));
+            match statistic {
+                Statistic::Mean => drawn.mean(),
+                Statistic::P(percent) => drawn.percentile(f64::from(percent)),
+            }
+        });
     }
+    // Tokens for the time that requests took: what a load bears goes as this does.
+    let part: Vec<(f64, f64)> = answered
+        .iter()
+        .map(|request| (f64::from(request.output_tokens.unwrap_or(0)), request.seconds))
+        .collect();
+    let rate = |places: &mut dyn Iterator<Item = usize>| {
+        let (tokens, seconds) = places
+            .fold((0.0, 0.0), |(tokens, seconds), place| (tokens + part[place].0, seconds + part[place].1));
+        (seconds > 0.0).then(|| tokens / seconds)
+    };
+    let whole = rate(&mut (0..part.len())).filter(|whole| *whole > 0.0)?;
+    let spread = noise::resampled(part.len(), |places| rate(&mut places.iter().copied()))?;
+    Some(value * spread / whole)
 }
 
 fn of_request(latency: Latency, request: &Request) -> Option<f64> {

@@ -26,7 +26,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+        f64::from(u32::try_from(self.0 >> 32).unwrap()) / 2f64.powi(32)
     }
 
     /// A factor around 1, of a bell curve.

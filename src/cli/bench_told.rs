@@ -1,5 +1,6 @@
 //! What `bench` makes of its result: tables, files, plots, a comparison, and whether limits are kept.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -246,7 +247,7 @@ impl Told {
         if self.gate.is_some() {
             out.push('\n');
             for limit in broken {
-                out.push_str(&format!("gate: {limit}\n"));
+                let _ = writeln!(out, "gate: {limit}");
             }
             if broken.is_empty() {
                 out.push_str("gate: every limit is kept\n");

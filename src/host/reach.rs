@@ -157,7 +157,7 @@ impl<R: Reach> Host for Machine<R> {
         };
         let through = socket.is_some();
         let target = Target { subject: subject.clone(), socket, key: door.key.clone() };
-        let report = bench::load::run(order, &target, |told| progress(told)).await;
+        let report = bench::load::run(order, &target, progress).await;
         let mut report = report.map_err(|error| HostError::Failed {
             node: self.0.name().clone(),
             what: "the benchmark".to_owned(),

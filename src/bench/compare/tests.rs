@@ -11,7 +11,7 @@ fn told_apart(then: Simulated, now: Simulated, loads: &[u32], wanted: impl Fn(&C
         let (old, new) = (report(then, loads, &mut random), report(now, loads, &mut random));
         wanted(&compare(&Summary::of(&old), &Summary::of(&new)).unwrap())
     });
-    seen.count() as f64 / f64::from(times)
+    f64::from(u32::try_from(seen.count()).unwrap()) / f64::from(times)
 }
 
 #[test]
