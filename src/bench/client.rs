@@ -154,7 +154,15 @@ impl Client {
                     Ok(Connection { sender, driver: Some(Box::pin(driver)) })
                 }
                 Way::Socket(path) => {
-                    let stream = UnixStream::connect(path).await.map_err(io)?;
+                    // A full queue of a socket refuses at once, where that of an address would wait.
+                    let stream = loop {
+                        match UnixStream::connect(path).await {
+                            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                                tokio::time::sleep(Duration::from_millis(2)).await;
+                            }
+                            opened => break opened.map_err(io)?,
+                        }
+                    };
                     let (sender, driver) =
                         http1::handshake(TokioIo::new(stream)).await.map_err(|e| refused(words(&e)))?;
                     Ok(Connection { sender, driver: Some(Box::pin(driver)) })

@@ -67,6 +67,11 @@ pub enum Incomparable {
     Requests { load: String, then: u32, now: u32 },
 }
 
+/// Whether runs of so many requests can be compared.
+pub fn alike(one: u32, other: u32) -> bool {
+    f64::from(one.max(other)) <= ALIKE * f64::from(one.min(other))
+}
+
 /// Compares `now` with what was `then`.
 pub fn compare(then: &Summary, now: &Summary) -> Result<Comparison, Incomparable> {
     if then.workload != now.workload {
@@ -78,8 +83,7 @@ pub fn compare(then: &Summary, now: &Summary) -> Result<Comparison, Incomparable
         let names = |all: &Summary| all.loads.iter().map(|l| name(&l.load)).collect::<Vec<_>>().join(", ");
         return Err(Incomparable::Loads { then: names(then), now: names(now) });
     }
-    let differs = |one: u32, other: u32| f64::from(one.max(other)) > ALIKE * f64::from(one.min(other));
-    if let Some((old, new)) = both.iter().find(|(old, new)| differs(old.of_a_run(), new.of_a_run())) {
+    if let Some((old, new)) = both.iter().find(|(old, new)| !alike(old.of_a_run(), new.of_a_run())) {
         let load = name(&new.load);
         return Err(Incomparable::Requests { load, then: old.of_a_run(), now: new.of_a_run() });
     }

@@ -151,8 +151,8 @@ impl Limit {
 }
 
 impl Gate {
-    /// The limits that a report does not keep. What was not measured keeps none. The figure of a load is the median of
-    /// those of its runs.
+    /// The limits that a report does not keep. What was not measured in every run keeps none. The figure of a load is the
+    /// median of those of its runs. A failed request keeps no limit at its load, unless one of them is about `failed`.
     pub fn broken(&self, report: &Report) -> Vec<Broken> {
         let runs: Vec<(Load, Vec<Metrics>)> = report
             .points
@@ -168,12 +168,23 @@ impl Gate {
                 broken.push(Broken { load: None, limit: limit.to_string(), seen: None });
             }
             for (load, runs) in about {
-                let value =
-                    Spread::of(runs.iter().map(|run| limit.figure.of(run))).map(|spread| spread.median);
+                let values: Vec<_> = runs.iter().map(|run| limit.figure.of(run)).collect();
+                let whole = values.iter().all(Option::is_some);
+                let value = Spread::of(values).filter(|_| whole).map(|spread| spread.median);
                 if !value.is_some_and(|value| limit.keeps(value)) {
                     let seen = value.map(|value| limit.figure.words(value));
                     broken.push(Broken { load: Some(*load), limit: limit.to_string(), seen });
                 }
+            }
+        }
+        // Figures are those of answered requests: they say nothing of the others.
+        for (load, runs) in &runs {
+            let forgiven = self.0.iter().any(|limit| limit.figure == Figure::Failed && limit.is_about(load));
+            let failed: usize = runs.iter().map(|run| run.failed).sum();
+            if failed > 0 && !forgiven && self.0.iter().any(|limit| limit.is_about(load)) {
+                let all = failed + runs.iter().map(|run| run.completed).sum::<usize>();
+                let seen = Some(format!("{failed} of {all} requests"));
+                broken.push(Broken { load: Some(*load), limit: "failed<=0%".to_owned(), seen });
             }
         }
         broken

@@ -23,7 +23,7 @@ use super::piece::Usage;
 use super::prepare::{self, Ready};
 use super::prompts::Prompts;
 use super::request::{self, Asked};
-use super::result::{ClientDelay, FORMAT, Load, Point, PrefixCache, Report, Request, Run, Subject};
+use super::result::{ClientDelay, FORMAT, Load, Note, Point, PrefixCache, Report, Request, Run, Subject};
 use super::workload::{Order, whole_number};
 use crate::delivery::secret::Secret;
 
@@ -118,14 +118,30 @@ async fn whole(
     let mut notes = ready.notes.clone();
     let session = Arc::new(Session { client, order, ready, mark, end });
     let mut points = Vec::new();
-    for (number, load) in session.order.loads.iter().enumerate() {
+    let repeat = session.order.repeat.max(1);
+    let runs_wanted = session.order.loads.iter().flat_map(|_| 1..=repeat).count();
+    let mut left = runs_wanted;
+    'loads: for (number, load) in session.order.loads.iter().enumerate() {
         let warmup = session.order.warmup_of(load);
         if warmup > 0 {
             session.run(number, load, 0, Some(warmup), &told).await;
         }
         let mut runs = Vec::new();
-        for run in 1..=session.order.repeat.max(1) {
+        for run in 1..=repeat {
+            // A run without requests has no figures. The first is always there, so that something is told.
+            if Instant::now() >= end && left < runs_wanted {
+                if !runs.is_empty() {
+                    points.push(Point { load: *load, runs });
+                }
+                let message = format!(
+                    "the limit of {:.0} s came first: {left} runs were not begun",
+                    session.order.limits.total.as_secs_f64()
+                );
+                notes.push(Note { id: "time-limit".to_owned(), message });
+                break 'loads;
+            }
             runs.push(session.run(number, load, run, session.order.requests_of(load), &told).await);
+            left -= 1;
         }
         points.push(Point { load: *load, runs });
     }

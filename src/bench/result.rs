@@ -32,6 +32,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether requests failed as they do where the way to the server is gone.
+    pub fn lost_connections(&self) -> bool {
+        let requests = self.points.iter().flat_map(|point| &point.runs).flat_map(|run| &run.requests);
+        let mut kinds = requests.filter_map(|request| request.failure.as_ref()).map(|failure| failure.kind);
+        kinds.any(|kind| matches!(kind, FailureKind::Connect | FailureKind::Cut))
+    }
+
     /// Puts the loads of another report of the same workload behind these.
     pub fn join(&mut self, other: Self) {
         self.points.extend(other.points);

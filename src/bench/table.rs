@@ -45,7 +45,8 @@ pub fn markdown(report: &Report) -> String {
         );
     }
     for note in &report.notes {
-        let _ = write!(out, "\n- {}: {}", note.id, note.message);
+        let message = note.message.replace('&', "&amp;").replace('<', "&lt;");
+        let _ = write!(out, "\n- {}: {message}", note.id);
     }
     if !report.notes.is_empty() {
         out.push('\n');

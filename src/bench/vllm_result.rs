@@ -24,11 +24,15 @@ pub fn documents(report: &Report, goodput: &Goodput) -> Vec<(String, Value)> {
             let (rate, _, most) = traffic(&point.load);
             let rate = rate.as_f64().map_or("inf".to_owned(), |rate| rate.to_string());
             let most = most.map_or_else(String::new, |most| format!("-concurrency{most}"));
-            let name = format!("openai-chat-{rate}qps{most}-{model}-{date}{run_of}.json");
+            let name = format!("{}-{rate}qps{most}-{model}-{date}{run_of}.json", backend(report));
             all.push((name.replace(['/', '\\'], "_"), document(report, &point.load, run, goodput)));
         }
     }
     all
+}
+
+fn backend(report: &Report) -> &'static str {
+    if report.workload.starts_with("completions") { "openai" } else { "openai-chat" }
 }
 
 fn date(report: &Report) -> String {
@@ -49,7 +53,7 @@ fn traffic(load: &Load) -> (Value, Value, Option<u32>) {
 fn document(report: &Report, load: &Load, run: &Run, goodput: &Goodput) -> Value {
     let figures = metrics(run, goodput);
     let (rate, burstiness, most) = traffic(load);
-    let backend = if report.workload.starts_with("completions") { "openai" } else { "openai-chat" };
+    let backend = backend(report);
     let mut all = Map::new();
     let mut put = |key: &str, value: Value| {
         all.insert(key.to_owned(), value);
@@ -59,7 +63,7 @@ fn document(report: &Report, load: &Load, run: &Run, goodput: &Goodput) -> Value
     put("backend", json!(backend));
     put("label", Value::Null);
     put("model_id", json!(report.subject.model));
-    put("tokenizer_id", json!(report.subject.model));
+    put("tokenizer_id", Value::Null);
     put("num_prompts", json!(run.requests.len()));
     put("request_rate", rate);
     put("burstiness", burstiness);

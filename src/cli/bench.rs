@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use futures_util::future::join_all;
@@ -139,8 +139,9 @@ fn goodput(text: &str) -> Result<Goodput, String> {
 pub async fn run(args: BenchArgs, global: &Global) -> Result<Exit, CommandError> {
     // Before anything is asked of anybody.
     let given = args.prompts.as_deref().map(read_prompts).transpose()?;
-    for file in args.save.iter().chain(args.told.files()) {
-        writable(file)?;
+    args.told.make_folder()?;
+    for file in args.save.iter().cloned().chain(args.told.files()) {
+        writable(&file)?;
     }
     let found = find(&args, global).await?;
     let order = order(&args, given, found.profile.as_ref());
@@ -149,7 +150,7 @@ pub async fn run(args: BenchArgs, global: &Global) -> Result<Exit, CommandError>
         None => None,
     };
     let orders = match &then {
-        Some(then) => then.orders(order, args.requests.is_some() || args.duration.is_some())?,
+        Some(then) => then.orders(order)?,
         None => vec![order],
     };
     let before = found.look().await;
@@ -170,8 +171,12 @@ pub async fn run(args: BenchArgs, global: &Global) -> Result<Exit, CommandError>
 
 /// One order after another, as one report.
 async fn measure(orders: &[Order], found: &Found, shown: bool) -> Result<Report, CommandError> {
+    let began = Instant::now();
     let mut whole: Option<Report> = None;
     for order in orders {
+        let mut order = order.clone();
+        order.limits.total = order.limits.total.saturating_sub(began.elapsed());
+        let order = &order;
         let mut screen = report::bench::Screen::new(order, shown);
         let mut told = |progress| screen.tell(progress);
         let measured = match &found.way {
@@ -324,6 +329,13 @@ fn order(args: &BenchArgs, given: Option<Vec<prompts::Conversation>>, profile: O
     }
     if loads.is_empty() {
         loads.push(Load::Concurrency(1));
+    }
+    // One that is named twice is measured once.
+    let all = std::mem::take(&mut loads);
+    for load in all {
+        if !loads.contains(&load) {
+            loads.push(load);
+        }
     }
     let from_file = given.is_some();
     let name = args.prompts.as_ref().and_then(|file| file.file_name());

@@ -1,7 +1,7 @@
 //! What `bench` makes of its result: tables, files, plots, a comparison, and whether limits are kept.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use super::bench::write;
 use super::change::usage;
 use super::{Global, Output, print, session};
-use crate::bench::compare::{Comparison, compare};
+use crate::bench::compare::{Comparison, alike, compare};
 use crate::bench::gate::{Broken, Gate};
 use crate::bench::metrics::Goodput;
 use crate::bench::page::html;
@@ -112,18 +112,19 @@ impl With {
         };
         let facts = operation::look(profile, hosts).await.map_err(|errors| session::unreachable(&errors))?;
         let releases = facts.iter().flat_map(|facts| &facts.releases);
-        let measured = releases.filter(|release| release.figures.bench.is_some());
         let chosen = match self {
-            Self::Release(number) => measured.into_iter().find(|release| release.number == *number),
-            _ => measured
+            // One that did not keep its limits has no figures in its record, and a report on the head.
+            Self::Release(number) => releases.into_iter().find(|release| release.number == *number),
+            _ => releases
                 .into_iter()
+                .filter(|release| release.figures.bench.is_some())
                 .filter(|release| release.outcome == Outcome::Deployed)
                 .filter(|release| runs.is_none_or(|runs| release.number < runs))
                 .max_by_key(|release| release.number),
         };
         let Some(release) = chosen else {
             let what = match self {
-                Self::Release(number) => format!("release {number} was not measured, or is not there"),
+                Self::Release(number) => format!("there is no release {number}"),
                 _ => "no release before the one that runs was measured".to_owned(),
             };
             return Err(CommandError::new(Exit::Usage, format!("error: {what}"))
@@ -145,9 +146,9 @@ impl With {
 }
 
 impl Then {
-    /// What is to be measured so that it can be compared: refused where it cannot be. Unless `fixed`, runs are as long as
-    /// they were then, which each load may have had its own way.
-    pub fn orders(&self, order: Order, fixed: bool) -> Result<Vec<Order>, CommandError> {
+    /// What is to be measured so that it can be compared: refused where it cannot be. Where nothing says how long runs are,
+    /// they are as long as they were then, which each load may have had its own way.
+    pub fn orders(&self, order: Order) -> Result<Vec<Order>, CommandError> {
         let workload = order.workload.to_string();
         if workload != self.summary.workload {
             let message = format!(
@@ -163,7 +164,19 @@ impl Then {
             let message = format!("{} was measured at other loads: {}", self.name, loads.join(", "));
             return Err(usage(&message).hint("name one of them with --concurrency or --rate"));
         }
-        if fixed {
+        if let Some(requests) = order.requests {
+            let other = order.loads.iter().filter_map(of).find(|then| !alike(then.of_a_run(), requests));
+            if let Some(then) = other {
+                let message = format!(
+                    "{} was measured with {} requests a run at {}, and {requests} are no match",
+                    self.name,
+                    then.of_a_run(),
+                    crate::bench::summary::name(&then.load)
+                );
+                return Err(usage(&message).hint("leave --requests out: runs are then as long as they were"));
+            }
+        }
+        if order.requests.is_some() || order.duration.is_some() {
             return Ok(vec![order]);
         }
         let each = |load: &Load| Order {
@@ -179,11 +192,20 @@ impl Then {
 
 impl Told {
     /// Files that will be written.
-    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.report.iter()
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let runs = self.result_dir.iter().map(|folder| folder.join("run.json"));
+        self.report.iter().cloned().chain(runs)
     }
 
-    /// Writes and prints all that was asked for; false where a limit is not kept.
+    /// Makes the folder that results will be written to.
+    pub fn make_folder(&self) -> Result<(), CommandError> {
+        let Some(folder) = &self.result_dir else { return Ok(()) };
+        std::fs::create_dir_all(folder)
+            .map_err(|error| usage(&format!("cannot make {}: {error}", folder.display())))
+    }
+
+    /// Prints and writes all that was asked for; false where a limit is not kept. What goes wrong with a part of it is told
+    /// at the end, and takes nothing of the rest away.
     pub fn tell(
         &self,
         result: &Report,
@@ -191,18 +213,12 @@ impl Told {
         then: Option<&Then>,
         global: &Global,
     ) -> Result<bool, CommandError> {
-        let compared =
-            then.map(|then| Ok((then.name.as_str(), compare(&then.summary, &Summary::of(result))?)));
-        let compared: Option<(&str, Comparison)> = compared
-            .transpose()
-            .map_err(|why: crate::bench::compare::Incomparable| usage(&why.to_string()))?;
-        if let Some(file) = &self.report {
-            let page = html(result, compared.as_ref().map(|(name, comparison)| (*name, comparison)));
-            write(file, page.as_bytes())?;
-        }
-        if let Some(folder) = &self.result_dir {
-            documents(folder, result, goodput)?;
-        }
+        let compared = then.map(|then| (then, compare(&then.summary, &Summary::of(result))));
+        let (compared, apart) = match compared {
+            Some((then, Ok(comparison))) => (Some((then.name.as_str(), comparison)), None),
+            Some((_, Err(why))) => (None, Some(usage(&why.to_string()))),
+            None => (None, None),
+        };
         let broken = self.gate.as_ref().map(|gate| gate.broken(result)).unwrap_or_default();
         match global.output {
             Output::Json => {
@@ -213,28 +229,44 @@ impl Told {
                 document["broken"] = serde_json::json!(broken);
                 print(&format!("{}\n", report::json::document(document)));
             }
-            Output::Text => print(&self.text(result, goodput, compared.as_ref(), &broken)),
+            Output::Text => {
+                let told = self.verdicts(result, compared.as_ref(), &broken);
+                if self.style == Style::Csv {
+                    // Nothing else belongs into a table that programs read.
+                    print(&self.table(result, goodput));
+                    let _ = std::io::Write::write_all(&mut std::io::stderr(), told.as_bytes());
+                } else {
+                    print(&format!("{}{told}", self.table(result, goodput)));
+                }
+            }
+        }
+        if let Some(file) = &self.report {
+            let page = html(result, compared.as_ref().map(|(name, comparison)| (*name, comparison)));
+            write(file, page.as_bytes())?;
+        }
+        if let Some(folder) = &self.result_dir {
+            for (name, document) in vllm_result::documents(result, goodput) {
+                write(&folder.join(name), document.to_string().as_bytes())?;
+            }
+        }
+        if let Some(apart) = apart {
+            return Err(apart);
         }
         Ok(broken.is_empty())
     }
 
-    fn text(
-        &self,
-        result: &Report,
-        goodput: &Goodput,
-        compared: Option<&(&str, Comparison)>,
-        broken: &[Broken],
-    ) -> String {
-        let mut out = match self.style {
+    fn table(&self, result: &Report, goodput: &Goodput) -> String {
+        match self.style {
             Style::Table => report::bench::text(result, goodput),
             Style::Markdown => table::markdown(result),
             Style::Csv => table::csv(result),
             Style::LlamaBenchy => table::llama_benchy(result, self.depth),
-        };
-        if self.style == Style::Csv {
-            // Nothing else belongs into a table that programs read; the exit status tells of limits.
-            return out;
         }
+    }
+
+    /// What is told behind the table.
+    fn verdicts(&self, result: &Report, compared: Option<&(&str, Comparison)>, broken: &[Broken]) -> String {
+        let mut out = String::new();
         if self.plots {
             let width = terminal_size::terminal_size().map_or(WIDTH, |(width, _)| usize::from(width.0));
             out.push('\n');
@@ -255,13 +287,4 @@ impl Told {
         }
         out
     }
-}
-
-fn documents(folder: &Path, result: &Report, goodput: &Goodput) -> Result<(), CommandError> {
-    std::fs::create_dir_all(folder)
-        .map_err(|error| usage(&format!("cannot make {}: {error}", folder.display())))?;
-    for (name, document) in vllm_result::documents(result, goodput) {
-        write(&folder.join(name), document.to_string().as_bytes())?;
-    }
-    Ok(())
 }

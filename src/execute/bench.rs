@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::step::Clock;
-use super::{Hosts, StepError, door};
+use super::{Hosts, StepError, door, readiness};
 use crate::bench::compare::compare;
 use crate::bench::figure::{Figure, digits};
 use crate::bench::load::Progress as Told;
@@ -25,6 +25,8 @@ use crate::release::store;
 const RUNS: u32 = 3;
 /// The least requests of a run.
 const REQUESTS: u32 = 2;
+/// How long a completion may take behind a load that failed.
+const AFTERWARDS: Duration = Duration::from_secs(60);
 /// How long one load may take; what is under way then counts as failed.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
@@ -48,7 +50,11 @@ pub(super) async fn bench(
         }
     };
     let summary = Summary::of(&report);
-    for (load, message) in unanswered(&summary, &report) {
+    let unanswered = unanswered(&summary, &report);
+    if !unanswered.is_empty() && !gated {
+        serves(head, spec).await?;
+    }
+    for (load, message) in unanswered {
         let message = format!("the benchmark at {load}: {message}");
         warn(events, "bench-requests", message).await;
     }
@@ -117,6 +123,18 @@ async fn measure(
         what: "bench".to_owned(),
         why: "no load is named".to_owned(),
     })
+}
+
+/// An engine that a load killed does not serve, whatever was verified before.
+async fn serves(head: &dyn Host, spec: &BenchSpec) -> Result<(), StepError> {
+    let keyed = door::of(head, &spec.endpoint).await?;
+    let answer = readiness::complete(&keyed, &spec.endpoint, AFTERWARDS).await?;
+    if answer.status == 200 {
+        return Ok(());
+    }
+    let why =
+        format!("the benchmark's requests failed, and now a completion as well: HTTP {}", answer.status);
+    Err(StepError::Unexpected(why))
 }
 
 /// Loads with failed requests, and how the first of them failed.

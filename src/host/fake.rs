@@ -298,7 +298,14 @@ impl Host for FakeHost {
     ) -> Result<Report, HostError> {
         let error =
             |why: &str| HostError::Http { node: self.node.clone(), port: door.port, why: why.to_owned() };
-        let act = |state: &mut State| Ok(state.served(&self.node, door.port));
+        let act = |state: &mut State| {
+            let served = state.served(&self.node, door.port);
+            if served.as_ref().is_some_and(|served| served.behaviour == Behaviour::DiesUnderLoad) {
+                let machine = state.machines.get_mut(&self.node).expect("it serves");
+                machine.containers.values_mut().for_each(|container| container.broken = true);
+            }
+            Ok(served)
+        };
         let served = self.cluster.effect(&self.node, "measure".to_owned(), false, error, act).await?;
         Ok(bench::report(order, subject, served.as_ref(), progress))
     }

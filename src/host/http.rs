@@ -63,7 +63,10 @@ impl Client {
             Some(json) => self.client.post(url).json(json),
             None => self.client.get(url),
         };
-        let request = keyed(request, key);
+        let request = match key {
+            Some(key) => request.bearer_auth(key.reveal()),
+            None => request,
+        };
         let words = |error: reqwest::Error| {
             if error.is_timeout() {
                 return NoAnswer::Other(format!("no answer within {:.1} s", timeout.as_secs_f64()));
@@ -81,21 +84,26 @@ impl Client {
     }
 }
 
-fn keyed(request: reqwest::RequestBuilder, key: Option<&Secret>) -> reqwest::RequestBuilder {
-    match key {
-        Some(key) => request.bearer_auth(key.reveal()),
-        None => request,
-    }
-}
-
-/// Whether an endpoint answers from this machine and lists a model.
-pub async fn lists(url: &str, model: &str, key: Option<&Secret>) -> bool {
+/// Whether the engine at `url` (up to and with `/v1`) is the one that `known` leads to: both tell the same moment at which
+/// their process began. An engine that does not tell it is not known to be the same.
+pub async fn same_process(url: &str, known: &Client) -> bool {
     let limit = Duration::from_secs(5);
+    let Ok(there) = known.ask("/metrics", None, None, limit).await else { return false };
     let builder = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     let Ok(client) = builder.connect_timeout(limit).timeout(limit).build() else { return false };
-    let Ok(answer) = keyed(client.get(format!("{url}/models")), key).send().await else { return false };
-    let Ok(body) = answer.json::<Value>().await else { return false };
-    body["data"].as_array().is_some_and(|models| models.iter().any(|listed| listed["id"] == model))
+    let root = url.strip_suffix("/v1").unwrap_or(url);
+    let Ok(answer) = client.get(format!("{root}/metrics")).send().await else { return false };
+    let Ok(here) = answer.bytes().await else { return false };
+    let began = process_began(&there.body);
+    began.is_some() && began == process_began(&here)
+}
+
+/// Of a page for Prometheus.
+fn process_began(page: &[u8]) -> Option<String> {
+    let page = String::from_utf8_lossy(page);
+    page.lines()
+        .find_map(|line| line.strip_prefix("process_start_time_seconds "))
+        .map(|at| at.trim().to_owned())
 }
 
 /// The innermost reason: the outer ones only say that a request failed.

@@ -179,8 +179,8 @@ pub trait Host: Send + Sync {
         follow: bool,
     ) -> Result<mpsc::Receiver<String>, HostError>;
 
-    /// Puts load on an endpoint of the node, and measures from this machine: at `subject.url` where that leads there,
-    /// else through a socket that is forwarded to the node, which the report then notes. Failed
+    /// Puts load on an endpoint of the node, and measures from this machine: at `subject.url` where that is
+    /// known to lead to the same process, else through a socket that is forwarded to the node, which the report then notes. Failed
     /// requests are part of the report; an error is only that nothing could be measured.
     async fn measure(
         &self,

@@ -149,15 +149,27 @@ impl<R: Reach> Host for Machine<R> {
         subject: &Subject,
         progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Report, HostError> {
-        // An address may lead to another machine from here than ssh does: only who lists the model is asked.
-        let socket = if super::http::lists(&subject.url, &subject.model, door.key.as_ref()).await {
-            None
-        } else {
-            self.0.socket(door.into()).await?
+        // An address may lead to another machine from here than on the node: without proof that the same process answers
+        // at both, neither key nor load goes there.
+        let socket = match self.0.socket(door.into()).await? {
+            Some(socket) => {
+                let known = self.0.port(door.into()).await?;
+                (!super::http::same_process(&subject.url, &known).await).then_some(socket)
+            }
+            None => None,
         };
         let through = socket.is_some();
+        let mark = self.0.mark();
         let target = Target { subject: subject.clone(), socket, key: door.key.clone() };
         let report = bench::load::run(order, &target, progress).await;
+        let broke = report.as_ref().map_or(true, Report::lost_connections);
+        if broke && through {
+            self.0.alive("measure").await?;
+            if let Some(blocked) = self.0.way_blocked(mark) {
+                let (node, port) = (self.0.name().clone(), door.port);
+                return Err(HostError::Http { node, port, why: blocked.to_string() });
+            }
+        }
         let mut report = report.map_err(|error| HostError::Failed {
             node: self.0.name().clone(),
             what: "the benchmark".to_owned(),
@@ -167,7 +179,7 @@ impl<R: Reach> Host for Machine<R> {
             report.notes.push(Note {
                 id: "through-ssh".to_owned(),
                 message: format!(
-                    "{} does not answer from here: all went through ssh, which takes its time",
+                    "{} is not known to lead to the same engine from here: all went through ssh, which takes its time",
                     subject.url
                 ),
             });

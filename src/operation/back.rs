@@ -38,8 +38,12 @@ impl Operation<'_> {
     ) -> RunOutcome {
         let interrupted = matches!(error.source, StepError::Cancelled);
         if error.stage > StageKind::Record {
-            // Only a benchmark comes after the record, and of all that can go wrong with it only an interrupt ends a run.
+            // Only a benchmark comes after the record: an interrupt or a lost lock cuts it short, and all else that ends
+            // a run is an engine that did not outlive it.
             self.tell_failure(error, None).await;
+            if !interrupted && !matches!(error.source, StepError::LockLost { .. }) {
+                return RunOutcome::NotServing { release: Some(release), why: in_full(error) };
+            }
             let state =
                 format!("release {release} serves, verified and recorded; the benchmark was cut short");
             return RunOutcome::Interrupted { state };

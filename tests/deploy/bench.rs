@@ -81,7 +81,11 @@ async fn a_slower_release_is_told_and_serves_where_no_limit_is_set() {
 async fn a_release_that_does_not_keep_a_limit_gives_way_to_the_one_before() {
     for (behaviour, words) in [
         (Behaviour::Slow, "at c1 the limit `throughput@c1>20` is not kept: it is 13.7 tok/s"),
-        (Behaviour::NotUnderLoad, "at c1 the limit `throughput@c1>20` is not kept: it is 0 tok/s"),
+        (
+            Behaviour::NotUnderLoad,
+            "at c1 the limit `throughput@c1>20` is not kept: it is 0 tok/s; \
+             at c1 the limit `failed<=0%` is not kept: it is 6 of 6 requests",
+        ),
     ] {
         let desk = change(behaviour, &["throughput@c1>20"]).await;
         let run = desk.run(Command::Deploy).await;
@@ -98,6 +102,24 @@ async fn a_release_that_does_not_keep_a_limit_gives_way_to_the_one_before() {
         // It came back as it was; what it bore is known already.
         assert_eq!(told(&run), "");
     }
+}
+
+/// Figures are those of answered requests: what was answered before the engine died keeps no limit, and hides nothing.
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_dies_under_load_is_no_success() {
+    let desk = change(Behaviour::DiesUnderLoad, &["tpot_p50@c1<60ms"]).await;
+    let run = desk.run(Command::Deploy).await;
+    desk.hold_to_account(&run);
+    let restored = matches!(run.outcome, Some(RunOutcome::Restored { failed: SECOND, release: FIRST }));
+    assert!(restored, "{:?}", run.outcome);
+
+    let desk = change(Behaviour::DiesUnderLoad, &[]).await;
+    let run = desk.run(Command::Deploy).await;
+    desk.hold_to_account(&run);
+    let Some(RunOutcome::NotServing { release: Some(SECOND), why }) = &run.outcome else {
+        panic!("{:?}", run.outcome);
+    };
+    assert!(why.contains("now a completion as well: HTTP 500"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]

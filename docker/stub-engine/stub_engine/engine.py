@@ -12,6 +12,14 @@ FILLER = " the"
 ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the root cause."
 BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0)
 BLOCK_TOKENS = 16
+BEGAN = time.time()
+
+
+def process_began() -> str:
+    """As the Prometheus client tells it, of the process that answers."""
+    name = "process_start_time_seconds"
+    return (f"# HELP {name} Start time of the process since unix epoch in seconds.\n# TYPE {name} gauge\n"
+            f"{name} {BEGAN}\n")
 
 
 class EngineDeadError(RuntimeError):
@@ -124,8 +132,9 @@ class Engine:
         with self._lock:
             gauges = {"num_running_reqs": self._running, "num_queue_reqs": self._waiting,
                       "token_usage": min(1.0, self._kv_used / self.kv_tokens), "max_total_num_tokens": self.kv_tokens}
-        return "".join(f"# HELP sglang:{name} See SGLang's documentation.\n# TYPE sglang:{name} gauge\n"
-                       f'sglang:{name}{{model_name="{model}"}} {float(value)}\n' for name, value in gauges.items())
+        return process_began() + "".join(
+            f"# HELP sglang:{name} See SGLang's documentation.\n# TYPE sglang:{name} gauge\n"
+            f'sglang:{name}{{model_name="{model}"}} {float(value)}\n' for name, value in gauges.items())
 
     def metrics(self, model: str) -> str:
         """The Prometheus page."""
@@ -153,4 +162,4 @@ class Engine:
             family("cache_config_info", "gauge",
                    ("", f',block_size="{BLOCK_TOKENS}",num_gpu_blocks="{self.kv_tokens // BLOCK_TOKENS}",'
                         f'kv_cache_size_tokens="{self.kv_tokens}"', 1))
-        return "\n".join(lines) + "\n"
+        return process_began() + "\n".join(lines) + "\n"

@@ -23,13 +23,15 @@ pub(super) fn report(
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Report {
     let slower = if served.is_some_and(|served| served.behaviour == Behaviour::Slow) { 2.0 } else { 1.0 };
+    let dies = served.is_some_and(|served| served.behaviour == Behaviour::DiesUnderLoad);
     let answers = served.is_some_and(|served| {
         served.completes && served.model == subject.model && served.behaviour != Behaviour::NotUnderLoad
     });
     let point = |load: &Load| {
         let at_once = if let Load::Concurrency(most) = load { *most } else { 1 };
         progress(Progress::Begun { load: *load, run: 1 });
-        let runs = (0..order.repeat).map(|number| run(order, at_once, number, slower, answers));
+        let runs = (0..order.repeat)
+            .map(|number| run(order, at_once, number, slower, answers && !(dies && number > 0)));
         Point { load: *load, runs: runs.collect() }
     };
     Report {

@@ -67,6 +67,8 @@ pub enum Behaviour {
     Slow,
     /// The endpoint answers rightly, and nothing at all under load.
     NotUnderLoad,
+    /// The endpoint answers rightly until some load was on it, and nothing from then on.
+    DiesUnderLoad,
 }
 
 /// Machines in memory that reach one another. Clones are the same cluster.
