@@ -132,8 +132,7 @@ async fn a_benchmark_that_cannot_be_done_is_a_warning() {
     assert!(told(&run).contains("c1 nothing answered (6 of 6 failed)"), "{}", told(&run));
     for effect in ["measure", "write-bench"] {
         let desk = change(Behaviour::Healthy, &[]).await;
-        let number = crate::number_of(&desk, effect).await;
-        desk.cluster.fault_at(number, Fault::Fail, Moment::Before);
+        desk.cluster.fault_at_first(effect, Fault::Fail, Moment::Before);
         let run = desk.run(Command::Deploy).await;
         desk.hold_to_account(&run);
         assert!(matches!(run.outcome, Some(RunOutcome::Deployed { .. })), "{effect}: {:?}", run.outcome);

@@ -10,7 +10,7 @@ use sparkctl::release::ReleaseNumber;
 use sparkctl::release::lock::{self, Claim};
 
 use crate::desk::{self, Command, Desk, changed};
-use crate::{FIRST, number_of};
+use crate::FIRST;
 
 /// Another deployment on the same nodes.
 fn other(profile: &Profile) -> Profile {
@@ -91,8 +91,8 @@ async fn what_a_hook_calls_finds_the_lock_held_for_it() {
 }
 
 /// The operator's machine slept for longer than the lock lives, and wakes up in the middle.
-async fn woken_at(desk: &Desk, effect: &str, meanwhile: Option<Command>) -> Option<RunOutcome> {
-    desk.cluster.fault_at(number_of(desk, effect).await, Fault::Hang, Moment::Before);
+async fn woken_at(desk: &Desk, effect: &'static str, meanwhile: Option<Command>) -> Option<RunOutcome> {
+    desk.cluster.fault_at_first(effect, Fault::Hang, Moment::Before);
     let (_switch, cancel) = Cancel::new();
     let asleep = async {
         tokio::time::sleep(Duration::from_secs(30)).await;

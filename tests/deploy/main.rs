@@ -167,16 +167,9 @@ async fn where_it_is_to_be_kept_a_failed_release_stays_to_be_looked_at() {
     assert_eq!(desk.running(), 2);
 }
 
-/// The number of the first effect of a deploy whose name begins so, counted from 1.
-async fn number_of(desk: &Desk, effect: &str) -> usize {
-    let probe = desk.copy();
-    probe.run(Command::Deploy).await;
-    probe.cluster.effects().iter().position(|e| e.name.starts_with(effect)).unwrap() + 1
-}
-
 /// The operator is killed in a deploy, before the first effect whose name begins so.
-async fn kill_at(desk: &Desk, effect: &str) {
-    desk.cluster.fault_at(number_of(desk, effect).await, Fault::Die, Moment::Before);
+async fn kill_at(desk: &Desk, effect: &'static str) {
+    desk.cluster.fault_at_first(effect, Fault::Die, Moment::Before);
     let run = desk.run(Command::Deploy).await;
     assert!(run.outcome.is_none(), "{:?}", run.outcome);
     desk.hold_to_account(&run);
@@ -214,8 +207,7 @@ async fn a_rollback_after_a_killed_deploy_brings_back_what_served() {
 async fn a_stop_that_fails_at_once_is_no_restore() {
     let desk = Desk::seed();
     let desk = desk.deployed().await.with(changed(&desk.profile));
-    let number = number_of(&desk, "set-restart").await;
-    desk.cluster.fault_at(number, Fault::Fail, Moment::Before);
+    desk.cluster.fault_at_first("set-restart", Fault::Fail, Moment::Before);
     let run = desk.run(Command::Deploy).await;
     desk.hold_to_account(&run);
     assert!(
@@ -293,8 +285,8 @@ async fn one_operation_at_a_time() {
 }
 
 /// The wish to end comes while a call never completes.
-async fn interrupted_at(desk: &Desk, effect: &str) -> desk::Run {
-    desk.cluster.fault_at(number_of(desk, effect).await, Fault::Hang, Moment::Before);
+async fn interrupted_at(desk: &Desk, effect: &'static str) -> desk::Run {
+    desk.cluster.fault_at_first(effect, Fault::Hang, Moment::Before);
     let (switch, cancel) = Cancel::new();
     let wish = async {
         tokio::time::sleep(Duration::from_secs(20)).await;

@@ -71,6 +71,13 @@ pub enum Behaviour {
     DiesUnderLoad,
 }
 
+/// Which effect a scripted fault waits for.
+enum When {
+    Number(usize),
+    /// How its name begins.
+    Name(&'static str),
+}
+
 /// Machines in memory that reach one another. Clones are the same cluster.
 #[derive(Clone)]
 pub struct FakeCluster(Arc<Shared>);
@@ -134,7 +141,7 @@ pub(super) struct State {
     pub next_id: u64,
     pub violations: Vec<String>,
     effects: Vec<Effect>,
-    scripted: Option<(usize, Fault, Moment)>,
+    scripted: Option<(When, Fault, Moment)>,
     dead: bool,
 }
 
@@ -189,7 +196,13 @@ impl FakeCluster {
     /// Puts a fault at the `number`-th effect from now, counted from 1.
     pub fn fault_at(&self, number: usize, fault: Fault, moment: Moment) {
         let mut state = self.state();
-        state.scripted = Some((state.effects.len() + number, fault, moment));
+        state.scripted = Some((When::Number(state.effects.len() + number), fault, moment));
+    }
+
+    /// Puts a fault at the first effect from now on whose name begins so. Effects of several nodes at once come in no
+    /// fixed number, so this is the way to a certain one.
+    pub fn fault_at_first(&self, name: &'static str, fault: Fault, moment: Moment) {
+        self.state().scripted = Some((When::Name(name), fault, moment));
     }
 
     /// All effects so far.
@@ -300,7 +313,11 @@ impl FakeCluster {
             return Begun::Unreachable;
         }
         let now = state.effects.len();
-        match state.scripted.take_if(|(number, ..)| *number <= now) {
+        let due = |when: &When| match when {
+            When::Number(number) => *number <= now,
+            When::Name(start) => name.starts_with(start),
+        };
+        match state.scripted.take_if(|(when, ..)| due(when)) {
             Some((_, fault, moment)) => Begun::Faulty(fault, moment),
             None => Begun::Well,
         }
