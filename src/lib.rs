@@ -22,6 +22,7 @@ pub mod error;
 pub mod event;
 pub mod execute;
 pub mod fabric;
+pub mod guard;
 pub mod hooks;
 pub mod host;
 pub mod import;

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::container::ImageContent;
 use crate::delivery::kept::KeptFacts;
+use crate::guard::GuardFacts;
 use crate::profile::{DeploymentName, NodeName};
 use crate::release::{Release, ReleaseNumber};
 
@@ -115,6 +116,9 @@ pub struct NodeFacts {
     /// Placed files and secrets of this deployment that lie on the node.
     #[serde(default)]
     pub kept: KeptFacts,
+    /// What would bring the release before back by itself, and what it did.
+    #[serde(default, skip_serializing_if = "GuardFacts::is_empty")]
+    pub guard: GuardFacts,
 }
 
 /// Something that was asked and could not be had.

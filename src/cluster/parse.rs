@@ -23,6 +23,7 @@ use super::facts::{
     Process, RdmaDevice, Route, Sshd, System, User,
 };
 use crate::delivery::kept::KeptFacts;
+use crate::guard::GuardFacts;
 use crate::profile::DeploymentName;
 use crate::release::{Release, ReleaseNumber};
 
@@ -55,6 +56,7 @@ pub struct Seen {
     pub unreadable_releases: Vec<String>,
     pub highest_release: Option<ReleaseNumber>,
     pub kept: KeptFacts,
+    pub guard: GuardFacts,
 }
 
 /// Reads the output of `gather.sh`. The error is words.
@@ -102,6 +104,7 @@ pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen,
         unreadable_releases: releases.unreadable,
         highest_release: releases.highest,
         kept: KeptFacts::parse(&text("kept")),
+        guard: GuardFacts::parse(&text("guard")),
         gaps: gaps.0,
     })
 }

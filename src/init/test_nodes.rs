@@ -154,6 +154,7 @@ pub fn bare(name: &str) -> NodeFacts {
         unreadable_releases: Vec::new(),
         highest_release: None,
         kept: crate::delivery::kept::KeptFacts::default(),
+        guard: crate::guard::GuardFacts::default(),
     }
 }
 

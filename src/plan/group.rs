@@ -4,8 +4,9 @@ use super::{Action, BenchSpec, Endpoint, ReadySpec, Stage, StageKind, Step};
 use crate::bench::gate::Gate;
 use crate::cluster::facts::NodeFacts;
 use crate::container::{Rank, container_name};
+use crate::guard::{Before, Guard, LEASE};
 use crate::memory::seen::memory;
-use crate::profile::{DeploymentName, Hook, Moment, Profile, Verify};
+use crate::profile::{DeploymentName, Hook, Moment, OnFailure, Profile, Verify};
 use crate::release::{Outcome, Release};
 
 /// Steps of a stage, before it is known whether there are any.
@@ -23,6 +24,37 @@ pub(super) fn stages(all: impl IntoIterator<Item = Steps>) -> Vec<Stage> {
 pub(super) fn begin(release: &Release) -> Steps {
     let write = |_: &Rank| Action::WriteRelease { release: Box::new(release.clone()) };
     (StageKind::Begin, on_each(release, write))
+}
+
+/// The nodes are given what brings `before` back by itself, and its end once all is proven; nothing where failed
+/// containers are to be left as they are.
+pub(super) fn guard(release: &Release, before: Option<&Release>, facts: &[NodeFacts]) -> [Steps; 2] {
+    let deployment = &release.deployment;
+    let none = [(StageKind::Guard, Vec::new()), (StageKind::Confirm, Vec::new())];
+    if release.profile.on_failure == OnFailure::Keep {
+        return none;
+    }
+    // A group of other nodes cannot come back here.
+    let here = |before: &&Release| {
+        before.ranks.iter().all(|rank| facts.iter().any(|facts| facts.node == rank.node))
+    };
+    let before = before.filter(here).map(|before| Before { release: before.number, ranks: before.ranks.clone() });
+    let back = before.as_ref().map(|before| before.release);
+    let mut others: Vec<_> =
+        facts.iter().flat_map(|facts| facts.ours(deployment)).map(|(_, ours)| ours.release).collect();
+    others.sort_unstable();
+    others.dedup();
+    others.retain(|other| *other != release.number && Some(*other) != back);
+    if back == Some(release.number) {
+        return none;
+    }
+    let guard = Guard { deployment: deployment.clone(), release: release.number, others, before, lease: LEASE };
+    let on_head = |action| vec![Step { node: release.profile.head().name.clone(), action }];
+    let confirm = Action::Confirm { deployment: deployment.clone(), release: release.number };
+    [
+        (StageKind::Guard, on_head(Action::Arm { guard: Box::new(guard) })),
+        (StageKind::Confirm, on_head(confirm)),
+    ]
 }
 
 /// Every container of the deployment ends, whatever it was for.

@@ -29,6 +29,7 @@ use crate::container::{ImageContent, Rank};
 use crate::delivery::Content;
 use crate::delivery::kept::{Kept, KeptKind};
 use crate::engine::{self, prelude::SECRETS_TARGET};
+use crate::guard::Guard;
 use crate::profile::{Bench, DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Transfer, Verify};
 use crate::release::{Release, ReleaseNumber};
 
@@ -59,6 +60,14 @@ impl Plan {
     /// Nothing differs.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
+    }
+
+    /// What the nodes are given to go back by themselves, where something is replaced.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.stages.iter().flat_map(|stage| &stage.steps).find_map(|step| match &step.action {
+            Action::Arm { guard } => Some(guard.as_ref()),
+            _ => None,
+        })
     }
 
     /// Whether a group that runs will be stopped.
@@ -125,6 +134,8 @@ pub enum StageKind {
     Files,
     /// The record of what is about to be done, on every node.
     Begin,
+    /// Every node gets a guard, that brings the release before back by itself should nobody be left to do it.
+    Guard,
     /// The running group ends; its logs are kept.
     Stop,
     /// What the nodes' memory need not hold is dropped from it: no engine of ours runs now.
@@ -141,6 +152,8 @@ pub enum StageKind {
     Hook,
     /// Containers come back after a reboot from now on; the record says `deployed`.
     Record,
+    /// The last word to the guards, over connections made anew: the nodes can still be reached.
+    Confirm,
     /// A benchmark that is only told: of a release that is deployed already, whatever becomes of it.
     Bench,
 }
@@ -154,6 +167,7 @@ impl fmt::Display for StageKind {
             Self::Image => "image",
             Self::Files => "files",
             Self::Begin => "begin",
+            Self::Guard => "guard",
             Self::Stop => "stop",
             Self::Memory => "memory",
             Self::Start => "start",
@@ -161,6 +175,7 @@ impl fmt::Display for StageKind {
             Self::Verify => "verify",
             Self::Hook => "hook",
             Self::Record => "record",
+            Self::Confirm => "confirm",
             Self::Gate | Self::Bench => "bench",
         })
     }
@@ -239,6 +254,11 @@ pub enum Action {
     CopyKept { from: NodeName, kept: Kept, target: String },
     /// The record of the release is written.
     WriteRelease { release: Box<Release> },
+    /// Every node gets a guard, or none does: half a group that goes back helps nobody. That there can be none is told, and
+    /// fails nothing.
+    Arm { guard: Box<Guard> },
+    /// Every guard ends; one that has acted fails it.
+    Confirm { deployment: DeploymentName, release: ReleaseNumber },
     /// A container of ours ends for good: restart policy off, stopped, log kept, removed.
     Retire { container: String, release: ReleaseNumber, rank: u32 },
     /// The model's files leave the page cache, which CUDA counts as used on unified memory. That it could not be done

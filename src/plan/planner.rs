@@ -91,7 +91,7 @@ pub fn deploy(
         figures: Figures::default(),
     };
     let new = New { delivery, token: &operator.token };
-    bring_up(release, Some(&new), facts, weights, findings)
+    bring_up(release, Some(&new), facts, weights, Way::Forth, findings)
 }
 
 /// What to make of a model folder that is not what the release was served from.
@@ -140,7 +140,9 @@ pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Re
     let Some(weights) = weights else {
         return Err(Refused(check::without_skipped(findings, &target.skipped)));
     };
-    bring_up(target.clone(), None, facts, weights, findings)
+    // Only a restore is told of other weights, and goes on.
+    let way = if other == OtherWeights::Tell { Way::Back } else { Way::Forth };
+    bring_up(target.clone(), None, facts, weights, way, findings)
 }
 
 /// What a `sync` is to do beside bringing what is missing.
@@ -251,6 +253,46 @@ pub fn release_before(deployment: &DeploymentName, facts: &[NodeFacts]) -> Optio
     newest(facts, |release| release.number < current)
 }
 
+/// The release that comes back when `failed` does not become ready: the one that ran; or, where that one
+/// was itself a deploy cut short, the newest that was deployed before.
+pub fn comes_back(
+    deployment: &DeploymentName,
+    running: Option<ReleaseNumber>,
+    failed: ReleaseNumber,
+    facts: &[NodeFacts],
+) -> Option<Release> {
+    let deployed = |number| {
+        release_numbered(number, facts).filter(|release| release.outcome == Outcome::Deployed)
+    };
+    match running {
+        Some(number) if number != failed && deployed(number).is_some() => deployed(number),
+        Some(_) => release_before(deployment, facts),
+        // Nothing ran. If that is the doing of a deploy that was killed, what served before it comes back;
+        // a group that was stopped on purpose stays stopped.
+        None => {
+            let newest =
+                facts.iter().flat_map(|facts| &facts.releases).max_by_key(|release| release.number)?;
+            (newest.outcome == Outcome::Begun).then(|| release_before(deployment, facts)).flatten()
+        }
+    }
+}
+
+/// What proves a release whose containers run as they should.
+pub fn proof(release: &Release, facts: &[NodeFacts]) -> Plan {
+    let profile = &release.profile;
+    Plan {
+        deployment: profile.name.clone(),
+        release: Some(release.number),
+        running: running(&profile.name, facts),
+        engine: engine_words(release),
+        nodes: profile.cluster.nodes.iter().map(|node| node.name.clone()).collect(),
+        stages: group::stages(group::prove(release)),
+        differences: Vec::new(),
+        last_start_seconds: release.figures.start_seconds,
+        endpoint: Some(profile.endpoint()),
+    }
+}
+
 /// Whether two profiles name the same nodes, at the same places of the fabric, in the same order.
 fn same_nodes(one: &Profile, other: &Profile) -> bool {
     let places = |profile: &Profile| -> Vec<_> {
@@ -291,6 +333,15 @@ pub fn running(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<Relea
         .next()
 }
 
+/// Where a plan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// To what somebody asked for.
+    Forth,
+    /// To what was before, after a failure.
+    Back,
+}
+
 /// What a release that has no record yet comes with.
 struct New<'a> {
     delivery: &'a Delivery,
@@ -303,6 +354,7 @@ fn bring_up(
     new: Option<&New<'_>>,
     facts: &[NodeFacts],
     weights: &ModelFolder,
+    way: Way,
     mut findings: Vec<Finding>,
 ) -> Result<Planned, Refused> {
     let profile = release.profile.clone();
@@ -333,12 +385,21 @@ fn bring_up(
         if new.is_some() {
             all.push(group::begin(&release));
         }
+        // What goes back is guarded already, if it can be.
+        let before = comes_back(&profile.name, current, release.number, facts);
+        let [guard, confirm] = match way {
+            Way::Back => [(StageKind::Guard, Vec::new()), (StageKind::Confirm, Vec::new())],
+            Way::Forth => group::guard(&release, before.as_ref(), facts),
+        };
+        all.push(guard);
         all.push(group::retire(&profile.name, facts));
         all.push(group::free(&release, facts));
         all.push(group::start(&release));
         all.extend(group::prove(&release));
         let record = group::record(&release, facts, true);
         all.extend(group::recorded(&release, facts, new.map(|new| new.token), record));
+        let at = all.iter().position(|(kind, _)| *kind > StageKind::Confirm).unwrap_or(all.len());
+        all.insert(at, confirm);
     }
     let plan = Plan {
         deployment: profile.name.clone(),

@@ -174,6 +174,10 @@ pub fn act(node: &NodeName, action: &Action) -> String {
             KeptKind::Secrets => format!("{from} → {node}   secrets"),
         },
         Action::WriteRelease { release } => format!("{node}   record release {}", release.number),
+        Action::Arm { guard } => {
+            format!("nodes {} if this machine is gone for {}", guard.words(), people(guard.lease))
+        }
+        Action::Confirm { .. } => "over connections made anew, the nodes' guards end".to_owned(),
         Action::Retire { container, release, .. } => {
             format!("{node}   {container} (release {release}), its log is kept")
         }

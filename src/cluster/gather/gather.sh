@@ -312,6 +312,24 @@ kept() {
   done
 }
 
+# What would bring the release before back, and what it did.
+guard() {
+  section guard
+  [ -n "$deployment" ] || return 0
+  folder=$HOME/.local/state/sparkctl/$deployment/guard
+  for file in "$folder"/*.armed; do
+    [ -e "$file" ] || continue
+    lives=gone
+    [ -d "/proc/$(cat "${file%.armed}.alive" 2>/dev/null || echo none)" ] && lives=lives
+    file=${file##*/}
+    printf 'armed %s %s\n' "${file%.armed}" "$lives"
+  done
+  for file in "$folder"/*.acting; do
+    [ -e "$file" ] && file=${file##*/} && printf 'acting %s\n' "${file%.acting}"
+  done
+  cat "$folder/outcome.json" 2>/dev/null
+}
+
 # What takes long runs beside the rest: each part of a pipeline works at once, and its lines wait in the
 # pipe until the part behind it has printed its own. No two print at the same time, and nothing is
 # written to a disk. None may read: its standard input is the lines of the part before.
@@ -326,7 +344,7 @@ ask_peers </dev/null | {
           { planning && ask_model; } </dev/null | {
             look_for_models "$@" </dev/null | {
               { checking && more_of_the_machine; } </dev/null | {
-                { machine; network; releases; kept; } </dev/null
+                { machine; network; releases; kept; guard; } </dev/null
                 cat
               }
               cat
