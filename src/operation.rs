@@ -14,7 +14,6 @@ mod sync;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
@@ -29,6 +28,7 @@ use crate::execute::{
     Cancel, ExecuteError, Executed, Hosts, StepError, door, environment, execute, readiness,
 };
 use crate::fabric::{self, Links};
+use crate::guard::{self, store as guard_store};
 use crate::host::HostError;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan, StageKind, built};
@@ -37,6 +37,7 @@ use crate::release::lock::{self, Claim, Lock, LockError};
 use crate::release::{Outcome, Release, ReleaseNumber};
 use crate::transfer::build_image;
 
+pub use crate::execute::Reconnect;
 pub use check::{Examined, check};
 pub use fetch::fetch;
 
@@ -57,21 +58,6 @@ pub struct Operation<'a> {
     pub reconnect: &'a dyn Reconnect,
     /// How the lock is asked for.
     pub claim: &'a Claim,
-}
-
-/// Connects to the nodes anew.
-#[async_trait]
-pub trait Reconnect: Sync {
-    /// Fresh connections to all nodes, or why some could not be made.
-    async fn reconnect(&self) -> Result<Hosts, Vec<HostError>>;
-}
-
-/// Hosts that need no connecting, as machines in memory.
-#[async_trait]
-impl Reconnect for Hosts {
-    async fn reconnect(&self) -> Result<Hosts, Vec<HostError>> {
-        Ok(self.clone())
-    }
 }
 
 /// What a rollback goes to.
@@ -354,6 +340,16 @@ impl Operation<'_> {
         let facts = look(self.profile, self.hosts).await;
         let unreachable = |errors: Vec<HostError>| unreachable_outcome(&errors, "nothing was changed");
         let mut facts = facts.map_err(unreachable)?;
+        for finding in guard::told(&self.profile.name, &facts) {
+            self.events.tell(Event::Warning { finding }).await;
+        }
+        // Whose guards these were is gone: its lock is free. What becomes of the group is for this operation to decide.
+        let decides = matches!(command, "deploy" | "rollback" | "stop");
+        if decides && facts.iter().any(|facts| facts.guard.is_there()) {
+            let settled = guard_store::settle(self.hosts, &self.profile.name).await;
+            settled.map_err(|error| unreachable(vec![error]))?;
+            facts = look(self.profile, self.hosts).await.map_err(unreachable)?;
+        }
         compare(self.profile, delivery, self.hosts, &mut facts).await.map_err(unreachable)?;
         Ok((lock, facts))
     }
@@ -415,7 +411,7 @@ impl Operation<'_> {
 
     async fn run(&self, plan: &Plan, cancel: &Cancel) -> Result<Executed, ExecuteError> {
         self.events.tell(Event::Planned { plan: Box::new(plan.clone()) }).await;
-        execute(plan, self.hosts, self.events, cancel).await
+        execute(plan, self.hosts, self.reconnect, self.events, cancel).await
     }
 
     async fn carry_out(
@@ -441,6 +437,9 @@ impl Operation<'_> {
             return refused;
         }
         let release = plan.release.expect("a plan that is not a stop has a release");
+        // Until the end, however it comes: should nobody be left here, the nodes go back by themselves.
+        let _alive =
+            plan.guard().map(|guard| guard_store::beats(self.hosts, &guard.deployment, guard.release));
         match self.run(&plan, &self.cancel.or_lost(lock)).await {
             Ok(Executed { figures, .. }) => {
                 for finding in environment::differences(&self.profile.name, &ranks, self.hosts).await {

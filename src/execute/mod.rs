@@ -5,6 +5,7 @@ mod bench;
 mod cache;
 pub mod door;
 pub mod environment;
+mod guard;
 mod ladder;
 mod looks;
 pub mod readiness;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::future::{join_all, try_join_all};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -33,6 +35,21 @@ pub(crate) use step::last_lines;
 
 /// The hosts of a deployment, by node.
 pub type Hosts = BTreeMap<NodeName, Arc<dyn Host>>;
+
+/// Connects to the nodes anew.
+#[async_trait]
+pub trait Reconnect: Sync {
+    /// Fresh connections to all nodes, or why some could not be made.
+    async fn reconnect(&self) -> Result<Hosts, Vec<HostError>>;
+}
+
+/// Hosts that need no connecting, as machines in memory.
+#[async_trait]
+impl Reconnect for Hosts {
+    async fn reconnect(&self) -> Result<Hosts, Vec<HostError>> {
+        Ok(self.clone())
+    }
+}
 
 /// A wish to end early, that everything which waits listens to.
 #[derive(Debug, Clone)]
@@ -164,10 +181,12 @@ pub struct Executed {
     pub moved: u64,
 }
 
-/// Executes `plan`. Stages that only move bytes go together where they follow one another.
+/// Executes `plan`. Stages that only move bytes go together where they follow one another. `fresh` is the way to the nodes
+/// for a step that has to know that there still is one.
 pub async fn execute(
     plan: &Plan,
     hosts: &Hosts,
+    fresh: &dyn Reconnect,
     events: &Events,
     cancel: &Cancel,
 ) -> Result<Executed, ExecuteError> {
@@ -178,7 +197,7 @@ pub async fn execute(
             clock.enter(stage.kind);
             events.tell(Event::StageStarted { stage: stage.kind }).await;
         }
-        let all = stages.iter().map(|stage| act(stage, hosts, &clock, events, cancel));
+        let all = stages.iter().map(|stage| act(stage, hosts, fresh, &clock, events, cancel));
         // One that fails ends the others: their scripts end with their input and leave nodes as they were.
         let done = try_join_all(all).await?;
         clock.leave(&done.concat());
@@ -190,6 +209,7 @@ pub async fn execute(
 async fn act(
     stage: &Stage,
     hosts: &Hosts,
+    fresh: &dyn Reconnect,
     clock: &step::Clock,
     events: &Events,
     cancel: &Cancel,
@@ -209,7 +229,7 @@ async fn act(
                 let node = source.node().unwrap_or(&step.node).clone();
                 ExecuteError { stage: stage.kind, node, source }
             };
-            let act = step::act(step, stage.share(at), stage.kind, hosts, clock, events);
+            let act = step::act(step, stage.share(at), stage.kind, (hosts, fresh), clock, events);
             let done = if is_waiting(stage.kind) {
                 tokio::select! {
                     biased;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::readiness::{self, Started};
-use super::{Executed, Hosts, StepError, bench, cache, door, verify};
+use super::{Executed, Hosts, Reconnect, StepError, bench, cache, door, guard, verify};
 use crate::bench::summary::Summary;
 use crate::cluster::facts::{Image, ModelFile};
 use crate::container::{Rank, container_name, labels};
@@ -120,7 +120,7 @@ pub(super) async fn act(
     step: &Step,
     share: Option<(u64, u64)>,
     stage: StageKind,
-    hosts: &Hosts,
+    (hosts, fresh): (&Hosts, &dyn Reconnect),
     clock: &Clock,
     events: &Events,
 ) -> Result<Done, StepError> {
@@ -182,6 +182,8 @@ pub(super) async fn act(
         Action::WriteRelease { release } => {
             Ok(changed(store::write(node, &clock.with_what_is_known(release)).await?))
         }
+        Action::Arm { guard } => guard::arm(hosts, guard, events).await,
+        Action::Confirm { deployment, release } => guard::confirm(fresh, deployment, *release).await,
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
         Action::DropCache { path, whole } => {
             let dropped = cache::drop_cache(node, path, *whole).await;
@@ -349,6 +351,16 @@ pub(crate) async fn last_lines(
     Ok(text)
 }
 
+/// The container of a rank.
+pub(super) fn new_container(deployment: &DeploymentName, release: ReleaseNumber, rank: &Rank) -> NewContainer {
+    NewContainer {
+        labels: labels(deployment, release, rank),
+        name: container_name(deployment, rank.rank),
+        image: rank.spec.image.kept_as(),
+        spec: rank.spec.clone(),
+    }
+}
+
 async fn start(
     node: &dyn Host,
     deployment: &DeploymentName,
@@ -372,13 +384,7 @@ async fn start(
         if !node.images().await?.iter().any(is_kept) {
             return Err(StepError::Unexpected(format!("image {content} is not on {} any more", node.node())));
         }
-        node.create_container(&NewContainer {
-            labels: labels(deployment, release, rank),
-            name: name.clone(),
-            image: kept,
-            spec: rank.spec.clone(),
-        })
-        .await?;
+        node.create_container(&new_container(deployment, release, rank)).await?;
     }
     node.start_container(&name).await?;
     Ok(changed(true))

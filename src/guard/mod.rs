@@ -101,7 +101,12 @@ pub struct Outcome {
 
 impl Outcome {
     /// What a guard tells that acted.
-    pub fn new(failed: ReleaseNumber, release: Option<ReleaseNumber>, at: Timestamp, why: Option<String>) -> Self {
+    pub fn new(
+        failed: ReleaseNumber,
+        release: Option<ReleaseNumber>,
+        at: Timestamp,
+        why: Option<String>,
+    ) -> Self {
         Self { format: FORMAT, failed, release, at, why }
     }
 }
@@ -157,7 +162,9 @@ pub fn told(deployment: &DeploymentName, facts: &[NodeFacts]) -> Vec<Finding> {
     let gone = |failed: ReleaseNumber| {
         format!("as nothing was heard any more of the operation that switched to release {failed}")
     };
-    if let Some((_, last)) = done.iter().filter(|(_, outcome)| outcome.why.is_none()).max_by_key(|(_, o)| o.at) {
+    if let Some((_, last)) =
+        done.iter().filter(|(_, outcome)| outcome.why.is_none()).max_by_key(|(_, o)| o.at)
+    {
         let nodes: Vec<_> = done
             .iter()
             .filter(|(_, outcome)| outcome.why.is_none())
@@ -206,6 +213,9 @@ mod tests {
         let seen = GuardFacts::parse(json);
         assert!(!seen.is_there());
         let outcome = seen.outcome.expect("it is read");
-        assert_eq!((outcome.failed, outcome.release, outcome.why), (ReleaseNumber(2), Some(ReleaseNumber(1)), None));
+        assert_eq!(
+            (outcome.failed, outcome.release, outcome.why),
+            (ReleaseNumber(2), Some(ReleaseNumber(1)), None)
+        );
     }
 }

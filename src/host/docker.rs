@@ -155,6 +155,11 @@ pub(super) async fn create(engine: &Engine, new: &NewContainer) -> Result<(), Tr
     Ok(())
 }
 
+/// The request that makes a container, for who makes it later and elsewhere.
+pub fn create_body(new: &NewContainer) -> serde_json::Value {
+    serde_json::to_value(body(new)).unwrap_or_default()
+}
+
 /// The request that makes a container. The engine itself turns a folder of devices into its files.
 fn body(new: &NewContainer) -> ContainerCreateBody {
     let spec = &new.spec;

@@ -33,6 +33,7 @@ use crate::delivery::Secret;
 use crate::profile::NodeName;
 
 pub use connect::{connect, connect_to};
+pub use docker::create_body;
 pub use fake::{FakeCluster, FakeHost};
 pub use keyed::Keyed;
 pub use local::LocalHost;

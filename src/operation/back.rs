@@ -13,7 +13,10 @@ use crate::error::in_full;
 use crate::event::{Event, RunOutcome};
 use crate::execute::readiness::NotReady;
 use crate::execute::{Cancel, ExecuteError, Hosts, StepError, last_lines};
+use crate::guard;
+use crate::guard::store::{self as guard_store, State};
 use crate::plan::planner::{self, OtherWeights, Refused};
+use crate::plan::render::people;
 use crate::plan::{Plan, StageKind};
 use crate::profile::OnFailure;
 use crate::release::lock::{Lock, LockError};
@@ -26,6 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// Why the nodes were not reached again.
+struct NotReached {
+    why: String,
+    /// Nobody else has them either.
+    lonely: bool,
+}
+
 impl Operation<'_> {
     /// A stage failed: nothing that serves was touched before `stop`; after it, the release before comes back.
     pub(super) async fn failed(
@@ -37,8 +47,8 @@ impl Operation<'_> {
         lock: &Lock,
     ) -> RunOutcome {
         let interrupted = matches!(error.source, StepError::Cancelled);
-        if error.stage > StageKind::Record {
-            // Only a benchmark comes after the record: an interrupt or a lost lock cuts it short, and all else that ends
+        if error.stage > StageKind::Confirm {
+            // Only a benchmark comes after the last word: an interrupt or a lost lock cuts it short, and all else that ends
             // a run is an engine that did not outlive it.
             self.tell_failure(error, None).await;
             if !interrupted && !matches!(error.source, StepError::LockLost { .. }) {
@@ -50,6 +60,8 @@ impl Operation<'_> {
         }
         if error.stage < StageKind::Stop {
             self.tell_failure(error, None).await;
+            // Those that cannot be told find, when their time has passed, that there is nothing to do.
+            self.end_guards(plan).await;
             return self.untouched(interrupted, before).await;
         }
         let replaces = plan.stages.iter().any(|stage| stage.kind == StageKind::Start);
@@ -60,12 +72,27 @@ impl Operation<'_> {
         }
         let (hosts, now, _lock) = match self.reach_again(lock).await {
             Ok(reached) => reached,
+            Err(NotReached { why, lonely }) => {
+                self.tell_failure(error, None).await;
+                let guard = plan.guard().filter(|_| lonely);
+                let guard = guard.map_or_else(String::new, |guard| {
+                    let within = people(guard.lease);
+                    format!("; nodes that have a guard {} within {within}", guard.words())
+                });
+                return RunOutcome::Down { failed: Some(release), why: why + &guard };
+            }
+        };
+        let again = Operation { hosts: &hosts, ..*self };
+        let guard = plan.guard();
+        let _alive = guard.map(|guard| guard_store::beats(&hosts, &guard.deployment, guard.release));
+        // What the nodes did by themselves stays: from then on it is only completed.
+        let (now, acted) = match again.after_guards(plan, now).await {
+            Ok(seen) => seen,
             Err(why) => {
                 self.tell_failure(error, None).await;
                 return RunOutcome::Down { failed: Some(release), why };
             }
         };
-        let again = Operation { hosts: &hosts, ..*self };
         let diagnosis = again.keep_evidence(release, error.source.not_ready()).await;
         // The logs say why an engine failed; of an interrupt or a lost connection they know nothing.
         let of_the_engine = matches!(error.source, StepError::NotReady(_) | StepError::Wrong(_));
@@ -76,7 +103,9 @@ impl Operation<'_> {
             // It served before, and nothing was done to it: to stop it would make things worse.
             return RunOutcome::NotServing { release: Some(release), why: in_full(error) };
         }
-        match again.go_back(plan, release, error, before, &now).await {
+        let outcome = again.go_back(plan, release, error, before, &now, acted).await;
+        again.end_guards(plan).await;
+        match outcome {
             RunOutcome::Restored { release, .. } if interrupted => {
                 RunOutcome::Interrupted { state: format!("release {release} serves again, verified") }
             }
@@ -86,6 +115,40 @@ impl Operation<'_> {
             RunOutcome::Down { why, .. } if interrupted => RunOutcome::Interrupted { state: why },
             outcome => outcome,
         }
+    }
+
+    /// Ends the guards of a plan, where all of them can be told: if only some can, all are left, as what some do alone helps
+    /// nobody.
+    async fn end_guards(&self, plan: &Plan) {
+        let Some(guard) = plan.guard() else { return };
+        let ask = |host| guard_store::beat(host, &guard.deployment, guard.release);
+        let asked = join_all(self.hosts.values().map(|host| ask(host.as_ref()))).await;
+        if asked.iter().all(Result::is_ok) {
+            let tell = |host| guard_store::end(host, &guard.deployment, Some(guard.release));
+            join_all(self.hosts.values().map(|host| tell(host.as_ref()))).await;
+        }
+    }
+
+    /// Whether guards went back by themselves; where one did, the others are ended, and what is there now was seen after
+    /// all of that.
+    async fn after_guards(&self, plan: &Plan, now: Vec<NodeFacts>) -> Result<(Vec<NodeFacts>, bool), String> {
+        let Some(guard) = plan.guard() else { return Ok((now, false)) };
+        let ask = |host| guard_store::beat(host, &guard.deployment, guard.release);
+        let asked = join_all(self.hosts.values().map(|host| ask(host.as_ref()))).await;
+        if !asked.iter().any(|state| matches!(state, Ok(State::Acting | State::Acted))) {
+            return Ok((now, false));
+        }
+        let settled = guard_store::settle(self.hosts, &guard.deployment).await;
+        settled
+            .map_err(|error| format!("what the nodes do by themselves is not known: {}", in_full(&error)))?;
+        let now = look(self.profile, self.hosts).await.map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(|error| in_full(error)).collect();
+            format!("the nodes cannot be asked what they did by themselves: {}", errors.join("; "))
+        })?;
+        for finding in guard::told(&self.profile.name, &now) {
+            self.events.tell(Event::Warning { finding }).await;
+        }
+        Ok((now, true))
     }
 
     /// Nothing was done to what ran: does it serve?
@@ -105,7 +168,7 @@ impl Operation<'_> {
     }
 
     /// Fresh facts, over fresh connections where the old ones were lost, and under a lock; or why not.
-    async fn reach_again(&self, lock: &Lock) -> Result<(Hosts, Vec<NodeFacts>, Option<Lock>), String> {
+    async fn reach_again(&self, lock: &Lock) -> Result<(Hosts, Vec<NodeFacts>, Option<Lock>), NotReached> {
         let began = Instant::now();
         let mut hosts = self.hosts.clone();
         let mut own = None;
@@ -118,10 +181,11 @@ impl Operation<'_> {
             };
             if began.elapsed() > PATIENCE {
                 let errors: Vec<_> = errors.iter().map(|error| in_full(error)).collect();
-                return Err(format!(
+                let why = format!(
                     "the nodes cannot be asked what is left, nothing was brought back: {}",
                     errors.join("; ")
-                ));
+                );
+                return Err(NotReached { why, lonely: true });
             }
             if !errors.is_empty() {
                 tokio::time::sleep(PAUSE).await;
@@ -136,10 +200,11 @@ impl Operation<'_> {
                     held = true;
                 }
                 Err(LockError::Held { node, holder }) => {
-                    return Err(format!(
+                    let why = format!(
                         "the lock of {node} was lost meanwhile, and another operation has it: {holder}; what runs is \
                          for that one to decide"
-                    ));
+                    );
+                    return Err(NotReached { why, lonely: false });
                 }
                 Err(LockError::Host(_)) => held = false,
             }
@@ -153,6 +218,7 @@ impl Operation<'_> {
         error: &ExecuteError,
         before: &[NodeFacts],
         now: &[NodeFacts],
+        acted: bool,
     ) -> RunOutcome {
         let down = |why: String| RunOutcome::Down { failed: Some(failed), why };
         self.events.tell(Event::Facts { facts: now.to_vec() }).await;
@@ -167,7 +233,7 @@ impl Operation<'_> {
         if self.profile.on_failure == OnFailure::Keep {
             return down("`on_failure: keep` leaves the failed containers to be looked at".to_owned());
         }
-        let Some(target) = before_this(&self.profile.name, plan, failed, before) else {
+        let Some(target) = planner::comes_back(&self.profile.name, plan.running, failed, before) else {
             // Nothing ran before: nothing is to run now.
             let stop = planner::stop(&self.profile.name, now);
             let (_never, cancel) = Cancel::new();
@@ -194,13 +260,15 @@ impl Operation<'_> {
         for finding in planned.warnings {
             self.events.tell(Event::Warning { finding }).await;
         }
-        if planned.plan.is_empty() {
+        if planned.plan.is_empty() && !acted {
             // It never ended: nothing was done to it, and nothing is claimed of it beyond an answer.
             return self.untouched(false, now).await;
         }
+        // Of what the nodes brought back themselves it is not known yet that it serves.
+        let plan = if planned.plan.is_empty() { planner::proof(&target, now) } else { planned.plan };
         // A second interrupt ends the program; the first one led here and must not end the restore.
         let (_never, cancel) = Cancel::new();
-        match self.run(&planned.plan, &cancel).await {
+        match self.run(&plan, &cancel).await {
             Ok(_) => RunOutcome::Restored { failed, release: target.number },
             Err(error) => {
                 let diagnosis = self.keep_evidence(target.number, error.source.not_ready()).await;
@@ -238,29 +306,5 @@ impl Operation<'_> {
         });
         let evidence: Vec<_> = join_all(ranks).await.into_iter().flatten().collect();
         (!evidence.is_empty()).then(|| diagnose::diagnose(&evidence))
-    }
-}
-
-/// The release that comes back when `failed` does not become ready: the one that ran; or, where that one
-/// was itself a deploy cut short, the newest that was deployed before.
-fn before_this(
-    deployment: &crate::profile::DeploymentName,
-    plan: &Plan,
-    failed: ReleaseNumber,
-    before: &[NodeFacts],
-) -> Option<Release> {
-    let deployed = |number| {
-        planner::release_numbered(number, before).filter(|release| release.outcome == Outcome::Deployed)
-    };
-    match plan.running {
-        Some(number) if number != failed && deployed(number).is_some() => deployed(number),
-        Some(_) => planner::release_before(deployment, before),
-        // Nothing ran. If that is the doing of a deploy that was killed, what served before it comes back;
-        // a group that was stopped on purpose stays stopped.
-        None => {
-            let newest =
-                before.iter().flat_map(|facts| &facts.releases).max_by_key(|release| release.number)?;
-            (newest.outcome == Outcome::Begun).then(|| planner::release_before(deployment, before)).flatten()
-        }
     }
 }

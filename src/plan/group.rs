@@ -35,20 +35,24 @@ pub(super) fn guard(release: &Release, before: Option<&Release>, facts: &[NodeFa
         return none;
     }
     // A group of other nodes cannot come back here.
-    let here = |before: &&Release| {
-        before.ranks.iter().all(|rank| facts.iter().any(|facts| facts.node == rank.node))
-    };
-    let before = before.filter(here).map(|before| Before { release: before.number, ranks: before.ranks.clone() });
+    let here =
+        |before: &&Release| before.ranks.iter().all(|rank| facts.iter().any(|facts| facts.node == rank.node));
+    let before =
+        before.filter(here).map(|before| Before { release: before.number, ranks: before.ranks.clone() });
     let back = before.as_ref().map(|before| before.release);
     let mut others: Vec<_> =
         facts.iter().flat_map(|facts| facts.ours(deployment)).map(|(_, ours)| ours.release).collect();
     others.sort_unstable();
     others.dedup();
     others.retain(|other| *other != release.number && Some(*other) != back);
-    if back == Some(release.number) {
+    // What runs is of this very release, and nothing else could come back: there is nothing to go back to.
+    let own =
+        facts.iter().flat_map(|facts| facts.ours(deployment)).any(|(_, ours)| ours.release == release.number);
+    if back == Some(release.number) || (back.is_none() && own) {
         return none;
     }
-    let guard = Guard { deployment: deployment.clone(), release: release.number, others, before, lease: LEASE };
+    let guard =
+        Guard { deployment: deployment.clone(), release: release.number, others, before, lease: LEASE };
     let on_head = |action| vec![Step { node: release.profile.head().name.clone(), action }];
     let confirm = Action::Confirm { deployment: deployment.clone(), release: release.number };
     [

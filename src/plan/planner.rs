@@ -261,9 +261,8 @@ pub fn comes_back(
     failed: ReleaseNumber,
     facts: &[NodeFacts],
 ) -> Option<Release> {
-    let deployed = |number| {
-        release_numbered(number, facts).filter(|release| release.outcome == Outcome::Deployed)
-    };
+    let deployed =
+        |number| release_numbered(number, facts).filter(|release| release.outcome == Outcome::Deployed);
     match running {
         Some(number) if number != failed && deployed(number).is_some() => deployed(number),
         Some(_) => release_before(deployment, facts),
