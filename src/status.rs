@@ -23,10 +23,12 @@ use crate::error::Exit;
 use crate::event::Rung;
 use crate::execute::readiness::{self, Models};
 use crate::execute::{Hosts, door, environment};
+use crate::guard;
 use crate::host::{Host, HostError, Script};
 use crate::operation;
+use crate::plan::render::people;
 use crate::plan::{Endpoint, planner};
-use crate::profile::{Launch, Node, NodeName, Profile};
+use crate::profile::{DeploymentName, Launch, Node, NodeName, Profile};
 use crate::release::{Outcome, ReleaseNumber};
 
 pub use load::Load;
@@ -164,8 +166,29 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
         message: finding.node.map_or(String::new(), |node| format!("{node}: ")) + &finding.message,
         hint: finding.hint,
     };
-    let warnings = differences.into_iter().map(told).collect();
+    let by_themselves = guard::told(&profile.name, &facts);
+    let waiting = guarded(&profile.name, &facts);
+    let warnings = by_themselves.into_iter().chain(differences).map(told).chain(waiting).collect();
     Status { warnings, ..judge(served, &seen, running, probe, load, group) }
+}
+
+/// That nodes wait to go back by themselves, or would have.
+fn guarded(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<Problem> {
+    let (node, guard) =
+        facts.iter().map(|facts| (&facts.node, &facts.guard)).find(|(_, guard)| guard.is_there())?;
+    let minutes = people(guard::LEASE);
+    let message = match guard.armed {
+        None => format!("{node} goes back by itself just now, to what ran before the last deploy"),
+        Some(release) if guard.lives => format!(
+            "the switch to release {release} has not ended: where nothing is heard of it for {minutes}, the nodes go \
+             back by themselves"
+        ),
+        Some(release) => format!(
+            "{node} booted in the middle of the switch to release {release}: nothing brings back by itself what ran before"
+        ),
+    };
+    let hint = format!("sparkctl deploy PROFILE, or sparkctl rollback {deployment}");
+    Some(Problem { message, hint: (!guard.lives && !guard.acting).then_some(hint) })
 }
 
 fn reason(error: &HostError) -> String {

@@ -9,6 +9,7 @@ mod bench;
 mod cluster;
 mod engine;
 mod gather;
+mod guard;
 mod kept;
 mod leftovers;
 mod links;
@@ -32,6 +33,7 @@ use crate::profile::NodeName;
 
 pub use cluster::{Behaviour, Effect, FakeCluster, Fault, Moment};
 pub use engine::Served;
+pub use guard::FakeGuard;
 pub use links::FakeLink;
 pub use machine::{FakeContainer, Machine, ReleaseFolder, content};
 pub use seed::{SEED_IMAGE, SEED_MODEL, seed_content};
@@ -65,6 +67,8 @@ impl FakeCluster {
         let mut state = self.state();
         let mut again = Vec::new();
         for (node, machine) in &mut state.machines {
+            // A unit that nobody wrote to the disk is gone with the boot.
+            machine.guard.iter_mut().for_each(|guard| guard.ends = None);
             for container in machine.containers.values_mut().filter(|c| c.container.state.running) {
                 container.end(137);
                 if matches!(container.container.restart.as_str(), "always" | "unless-stopped") {
@@ -132,6 +136,13 @@ impl Host for FakeHost {
                 stderr: Vec::new(),
                 noise: String::new(),
             });
+        }
+        // This one likewise, but it does something.
+        if script.name == "guard-beat" {
+            return self
+                .cluster
+                .aside(&self.node, script.name, |state| scripts::run(state, &self.node, &script))
+                .await;
         }
         let error = |_: &str| self.timed_out(script.name);
         let act = |state: &mut State| Ok(scripts::run(state, &self.node, &script));

@@ -290,6 +290,23 @@ impl FakeCluster {
         std::future::pending().await
     }
 
+    /// Does what is no effect to put a fault at, where the node can be reached.
+    pub(super) async fn aside<T>(
+        &self,
+        node: &NodeName,
+        name: &str,
+        act: impl FnOnce(&mut State) -> T,
+    ) -> Result<T, HostError> {
+        {
+            let mut state = self.state();
+            if !state.dead {
+                let reachable = *state.reachable[node].borrow();
+                return if reachable { Ok(act(&mut state)) } else { Err(lost(node, name)) };
+            }
+        }
+        std::future::pending().await
+    }
+
     fn begin(&self, node: &NodeName, name: &str, changes: bool) -> Begun {
         let mut state = self.state();
         if state.dead {

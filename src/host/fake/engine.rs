@@ -33,6 +33,7 @@ impl State {
     /// Brings the containers up to the present.
     pub(super) fn settle(&mut self) {
         let present = Instant::now();
+        self.guards(present);
         for container in self.machines.values_mut().flat_map(|m| m.containers.values_mut()) {
             if let Some((_, status)) = container.ends.filter(|(end, _)| *end <= present) {
                 if status == 1 {

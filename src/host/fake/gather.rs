@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::cluster::State;
-use super::kept;
 use super::machine::{Machine, ReleaseFolder};
+use super::{guard, kept};
 use crate::cluster::facts::{
     Depth, GidKind, Gpu, Interface, InterfaceKind, Limit, ModelContent, Nvidia, RdmaDevice, Route, Smi, User,
 };
@@ -82,6 +82,7 @@ pub(super) fn print(state: &mut State, node: &NodeName, arguments: &[String]) ->
         page.section(&format!("release {folder}"), release_text(there));
     }
     page.section("kept", kept::section(machine, deployment));
+    page.section("guard", guard::section(machine, deployment));
     page.section("clock-end", clock());
     page.section("end", "");
     page.0

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use super::guard::FakeGuard;
 use crate::cluster::facts::{
     Container, ContainerState, ContainerToolkit, Disk, Docker, Gpu, Image, ImageStore, Interface, Layer,
     Listener, ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Software, Sshd,
@@ -14,6 +15,7 @@ use crate::container::{
     self, ContainerSpec, ImageContent, LABEL_DEPLOYMENT, LABEL_FORMAT, LABEL_RANK, LABEL_RELEASE, LABEL_SPEC,
     hex,
 };
+use crate::guard::Outcome;
 use crate::host::NewContainer;
 use sha2::{Digest, Sha256};
 
@@ -58,6 +60,10 @@ pub struct Machine {
     pub kept: BTreeMap<String, Vec<u8>>,
     /// Names of Docker's volumes.
     pub volumes: BTreeSet<String>,
+    /// What brings the release before back by itself.
+    pub guard: Option<FakeGuard>,
+    /// What the last guard of each deployment did.
+    pub guarded: BTreeMap<String, Outcome>,
 }
 
 /// A container, and what a machine needs to know of it beyond what it tells.

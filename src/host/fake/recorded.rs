@@ -64,6 +64,8 @@ impl Machine {
             // What lies there is known by name only.
             kept: BTreeMap::new(),
             volumes: BTreeSet::new(),
+            guard: None,
+            guarded: BTreeMap::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::cluster::{FakeCluster, FakeLock, Giver, State, Taker, alive, lost};
 use super::machine::{FakeContainer, content};
-use super::{FakeHost, PACE, gather, kept, leftovers, links};
+use super::{FakeHost, PACE, gather, guard, kept, leftovers, links};
 use crate::cluster::facts::ModelFile;
 use crate::container::hex;
 use crate::host::{HostError, Output, Running, Script};
@@ -123,6 +123,7 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
         other => {
             let machine = state.machine(node);
             kept::run(machine, script)
+                .or_else(|| guard::run(machine, script))
                 .or_else(|| leftovers::run(machine, script))
                 .or_else(|| links::figures(machine, script))
                 .unwrap_or_else(|| bad(&format!("the fake machine knows no script `{other}`")))

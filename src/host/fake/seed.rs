@@ -109,6 +109,8 @@ fn spark(number: u8) -> Machine {
         releases: BTreeMap::new(),
         kept: BTreeMap::new(),
         volumes: BTreeSet::new(),
+        guard: None,
+        guarded: BTreeMap::new(),
     }
 }
 
