@@ -107,6 +107,7 @@ fn what_is_pure_touches_nothing() {
         "cluster/parse",
         "cluster/recorded.rs",
         "fabric/figures.rs",
+        "guard/mod.rs",
         "fabric/judge.rs",
         "fabric/judge",
         "fabric/links.rs",

@@ -143,7 +143,11 @@ def act(state, data):
             ask("POST", "/containers/create" + query(name=name), one["body"])
         # It was proven once: it comes back with the node, and its ranks gather again by themselves.
         ask("POST", "/containers/%s/update" % name, policy)
-        ask("POST", "/containers/%s/start" % name)
+        # One that was left running may wait for ever for a rank that was ended.
+        if name in there:
+            ask("POST", "/containers/%s/restart" % name + query(t=GRACE))
+        else:
+            ask("POST", "/containers/%s/start" % name)
     for one in data["bring"]:
         _, seen = ask("GET", "/containers/%s/json" % one["name"])
         if not seen["State"]["Running"] and not seen["State"].get("Restarting"):

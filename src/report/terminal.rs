@@ -232,6 +232,8 @@ impl Sink for Terminal {
                     self.state("", &format!("{stage}: begun"));
                 }
             }
+            // Whether the nodes took their guards, the stage says for all of them.
+            Event::StepDone { stage: StageKind::Guard | StageKind::Confirm, .. } => {}
             Event::StepDone { stage, what, changed, .. } => {
                 if self.verbose {
                     let proof = matches!(

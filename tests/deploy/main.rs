@@ -9,6 +9,7 @@ mod delivered;
 mod desk;
 mod endpoint;
 mod faults;
+mod guard;
 mod hooks;
 mod images;
 mod lock;

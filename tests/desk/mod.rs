@@ -301,6 +301,7 @@ pub fn lint(plan: &Plan) {
             | Action::CopyKept { .. } => {
                 assert!(!stopped && !started, "bytes are moved in stage {kind}");
             }
+            Action::Arm { .. } => assert!(!stopped && !started, "guards come before what they guard"),
             Action::KeepRunning { .. } => assert_eq!(kind, StageKind::Record),
             _ => {}
         }

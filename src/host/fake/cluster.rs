@@ -26,7 +26,7 @@ pub enum Fault {
 }
 
 /// Whether a fault comes before the effect took place, or after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
     Before,
     After,

@@ -29,6 +29,11 @@ pub struct FakeGuard {
 }
 
 impl FakeGuard {
+    /// Its time passes now, whatever signs of life came.
+    pub fn passes(&mut self) {
+        self.ends = Some(Instant::now());
+    }
+
     fn lease(&self) -> Duration {
         Duration::from_secs(self.data["lease_seconds"].as_u64().unwrap_or_default())
     }
@@ -163,6 +168,10 @@ impl State {
             }
             if let Some(container) = machine.container(&name) {
                 one["restart"].as_str().unwrap_or("no").clone_into(&mut container.container.restart);
+                // What was left running may have lost a rank of its group.
+                if container.container.state.running {
+                    container.end(0);
+                }
             }
             self.start(node, &name);
         }
