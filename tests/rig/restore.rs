@@ -217,3 +217,98 @@ fn the_lock_ends_without_signs_of_life() {
     last.expect("it ran").ended(0);
     answers_rightly();
 }
+
+/// A deploy of release 2 that is in the middle of its switch: the engine takes its time.
+fn in_the_switch(rig: &Rig, operator: &mut Operator) -> std::process::Child {
+    operator.set_env("STUB_LOAD_SECONDS", "600").edit("stall: 15s", "stall: 900s");
+    let run = operator.command(&["deploy", &operator.file()]).spawn().expect("sparkctl starts");
+    eventually("the switch began", Duration::from_secs(60), || {
+        rig.containers("spark1").contains(&"sparkctl-rig-stub-0 running".to_owned())
+            && rig.inspect("spark1", "sparkctl-rig-stub-0", RELEASE) == "2"
+    });
+    run
+}
+
+const RELEASE: &str = "{{index .Config.Labels \"sparkctl.release\"}}";
+/// What a guard waits, and some.
+const BY_ITSELF: Duration = Duration::from_secs(240 + 90);
+
+/// Lets units of the nodes' user outlive the login, or not.
+fn linger(rig: &Rig, word: &str) {
+    for node in ["spark1", "spark2"] {
+        rig.on(node, &format!("loginctl {word}-linger spark"));
+    }
+}
+
+/// The operator is killed in the switch, and the way to the nodes is gone for good: they go back by themselves.
+#[test]
+fn nodes_that_nobody_reaches_any_more_restore_by_themselves() {
+    let rig = Rig::clean();
+    linger(&rig, "enable");
+    let mut operator = Operator::with("rig-stub");
+    operator.deploy().ended(0);
+    let mut run = in_the_switch(&rig, &mut operator);
+    let units = rig.on("spark1", "runuser -u spark -- env XDG_RUNTIME_DIR=/run/user/1000 systemctl --user list-units 'sparkctl-guard-*' --no-legend");
+    assert!(units.contains("sparkctl-guard-rig-stub-0002"), "{units}");
+    run.kill().expect("it can be killed");
+    run.wait().expect("it ends");
+    for node in ["spark1", "spark2"] {
+        rig.run(&["cut-lan", node]);
+    }
+    let restored = |node: &str, rank: u32| {
+        let name = format!("sparkctl-rig-stub-{rank}");
+        rig.containers(node).contains(&format!("{name} running")) && rig.inspect(node, &name, RELEASE) == "1"
+    };
+    eventually("the nodes are back at release 1", BY_ITSELF, || {
+        restored("spark1", 0) && restored("spark2", 1)
+    });
+    rig.run(&["heal"]);
+    let mut said = None;
+    eventually("the group serves again", Duration::from_secs(90), || {
+        let status = operator.run(&["status"]);
+        let well = status.code == Some(0);
+        said = Some(status);
+        well
+    });
+    said.expect("it ran").saying("the nodes restored release 1 by themselves");
+    answers_rightly();
+    assert_eq!(
+        rig.inspect("spark1", "sparkctl-rig-stub-0", "{{.HostConfig.RestartPolicy.Name}}"),
+        "unless-stopped"
+    );
+    // The log of what did not come to serve is there.
+    let kept = rig.on("spark1", "cat /home/spark/.local/state/sparkctl/rig-stub/releases/0002/rank-0.*.log");
+    assert!(!kept.is_empty());
+    // And the next one tells it, and goes on.
+    let good = Operator::with("rig-stub");
+    good.deploy().ended(0).saying("the nodes restored release 1 by themselves");
+    linger(&rig, "disable");
+}
+
+/// The user's units end with the login and nobody may change that: the deploy goes on, and says what is lost.
+#[test]
+fn without_a_guard_a_deploy_says_what_is_lost() {
+    let rig = Rig::clean();
+    linger(&rig, "disable");
+    let operator = Operator::with("rig-stub");
+    let said = operator.deploy().ended(0).saying("no node restores anything by itself");
+    assert!(said.stderr.contains("guard-absent") && said.stderr.contains("enable-linger"), "{}", said.stderr);
+    let left = rig.on("spark1", "ls /home/spark/.local/state/sparkctl/rig-stub/guard");
+    assert!(!left.contains("armed"), "{left}");
+    answers_rightly();
+}
+
+/// A deploy that goes well leaves no guard.
+#[test]
+fn a_guard_ends_with_its_deploy() {
+    let rig = Rig::clean();
+    linger(&rig, "enable");
+    let mut operator = Operator::with("rig-stub");
+    operator.deploy().ended(0);
+    operator.edit("context_length: 2048", "context_length: 2047");
+    operator.deploy().ended(0).saying("a unit of the user").saying("release 2 serves");
+    eventually("the guards have ended", Duration::from_secs(10), || {
+        rig.on("spark1", "pgrep -f guard.py || true").is_empty()
+    });
+    linger(&rig, "disable");
+}
