@@ -5,6 +5,8 @@
 //! sign of life of the operation puts that off, and the operation's last word ends it. Data and words are here, pure; what is
 //! done on nodes in [`store`]. [docs/restore.md](../../docs/restore.md) says what each end of it leads to.
 
+#[cfg(test)]
+mod program_tests;
 pub mod store;
 
 use std::time::Duration;
