@@ -235,7 +235,9 @@ impl Operation<'_> {
             Ok((lock, facts)) => {
                 let plan = planner::stop(&self.profile.name, &facts);
                 let release = plan.running;
-                if plan.is_empty() {
+                if let Err(refused) = self.take_over(&facts).await {
+                    refused
+                } else if plan.is_empty() {
                     RunOutcome::NothingToDo { release: None, endpoint: None }
                 } else {
                     match self.run(&plan, &self.cancel.or_lost(&lock)).await {
@@ -333,7 +335,7 @@ impl Operation<'_> {
         delivery: &Delivery,
     ) -> Result<(Lock, Vec<NodeFacts>), RunOutcome> {
         let lock = self.lock(command).await;
-        let lock = lock.map_err(|error| match error {
+        let mut lock = lock.map_err(|error| match error {
             LockError::Held { holder, .. } => RunOutcome::Locked { holder },
             LockError::Host(error) => unreachable_outcome(&[error], "nothing was changed"),
         })?;
@@ -343,12 +345,16 @@ impl Operation<'_> {
         for finding in guard::told(&self.profile.name, &facts) {
             self.events.tell(Event::Warning { finding }).await;
         }
-        // Whose guards these were is gone: its lock is free. What becomes of the group is for this operation to decide.
-        let decides = matches!(command, "deploy" | "rollback" | "stop");
-        if decides && facts.iter().any(|facts| facts.guard.is_there()) {
-            let settled = guard_store::settle(self.hosts, &self.profile.name).await;
-            settled.map_err(|error| unreachable(vec![error]))?;
-            facts = look(self.profile, self.hosts).await.map_err(unreachable)?;
+        // Whose guards these are is gone: its lock is free. What becomes of the group is for this operation to decide; until
+        // it has decided, they wait.
+        if matches!(command, "deploy" | "rollback" | "stop") {
+            if facts.iter().any(|facts| facts.guard.acting) {
+                let settled = guard_store::settle(self.hosts, &self.profile.name).await;
+                settled.map_err(|error| unreachable(vec![error]))?;
+                facts = look(self.profile, self.hosts).await.map_err(unreachable)?;
+            } else if let Some(release) = facts.iter().find_map(|facts| facts.guard.armed) {
+                lock.keep(guard_store::beats(self.hosts, &self.profile.name, release));
+            }
         }
         compare(self.profile, delivery, self.hosts, &mut facts).await.map_err(unreachable)?;
         Ok((lock, facts))
@@ -429,11 +435,17 @@ impl Operation<'_> {
             self.events.tell(Event::Planned { plan: Box::new(plan.clone()) }).await;
             // What is there is as it should be; whether it serves, only the endpoint can say.
             return match self.serving(facts).await {
-                Ok(release) => RunOutcome::NothingToDo { release: Some(release), endpoint: plan.endpoint },
+                Ok(release) => match self.take_over(facts).await {
+                    Ok(()) => RunOutcome::NothingToDo { release: Some(release), endpoint: plan.endpoint },
+                    Err(refused) => refused,
+                },
                 Err(why) => RunOutcome::NotServing { release: plan.running, why },
             };
         }
         if let Err(refused) = self.ask_first(command, &plan).await {
+            return refused;
+        }
+        if let Err(refused) = self.take_over(facts).await {
             return refused;
         }
         let release = plan.release.expect("a plan that is not a stop has a release");
@@ -452,6 +464,24 @@ impl Operation<'_> {
                 }
             }
             Err(error) => self.failed(&plan, release, &error, facts, lock).await,
+        }
+    }
+
+    /// Ends the guards that an operation left which is gone: from now on this one decides. Not where they have decided since
+    /// the nodes were looked at.
+    async fn take_over(&self, facts: &[NodeFacts]) -> Result<(), RunOutcome> {
+        if !facts.iter().any(|facts| facts.guard.is_there()) {
+            return Ok(());
+        }
+        let before = facts.iter().any(|facts| facts.guard.outcome.is_some());
+        match guard_store::settle(self.hosts, &self.profile.name).await {
+            Ok(acted) if !acted || before => Ok(()),
+            Ok(_) => {
+                let message = "the nodes went back by themselves just now".to_owned();
+                let finding = Finding::error("guard-acted", None, message, "the same once more");
+                Err(RunOutcome::Refused { findings: vec![finding] })
+            }
+            Err(error) => Err(unreachable_outcome(&[error], "nothing was changed")),
         }
     }
 

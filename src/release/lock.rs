@@ -15,6 +15,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::store::succeeded;
 use crate::event::Events;
 use crate::execute::Hosts;
+use crate::guard::store::Beats;
 use crate::host::{Host, HostError, Running, Script};
 use crate::profile::{DeploymentName, NodeName};
 
@@ -56,12 +57,19 @@ impl Default for Claim {
 pub struct Lock {
     tasks: Vec<JoinHandle<()>>,
     lost: watch::Receiver<Option<NodeName>>,
+    /// Signs of life to what waits on the nodes for the end of this operation.
+    beats: Vec<Beats>,
 }
 
 impl Lock {
     /// The node whose lock is not held any more, if there is one.
     pub fn lost(&self) -> Option<NodeName> {
         self.lost.borrow().clone()
+    }
+
+    /// Gives these signs of life as long as it is held.
+    pub(crate) fn keep(&mut self, beats: Beats) {
+        self.beats.push(beats);
     }
 
     /// The same as something to wait for.
@@ -120,7 +128,7 @@ pub async fn acquire(
             tasks.push(hold(host.node().clone(), running, tell.clone()));
         }
     }
-    Ok(Lock { tasks, lost })
+    Ok(Lock { tasks, lost, beats: Vec::new() })
 }
 
 async fn one(
