@@ -342,9 +342,6 @@ impl Operation<'_> {
         let facts = look(self.profile, self.hosts).await;
         let unreachable = |errors: Vec<HostError>| unreachable_outcome(&errors, "nothing was changed");
         let mut facts = facts.map_err(unreachable)?;
-        for finding in guard::told(&self.profile.name, &facts) {
-            self.events.tell(Event::Warning { finding }).await;
-        }
         // Whose guards these are is gone: its lock is free. What becomes of the group is for this operation to decide; until
         // it has decided, they wait.
         if matches!(command, "deploy" | "rollback" | "stop") {
@@ -355,6 +352,9 @@ impl Operation<'_> {
             } else if let Some(release) = facts.iter().find_map(|facts| facts.guard.armed) {
                 lock.keep(guard_store::beats(self.hosts, &self.profile.name, release));
             }
+        }
+        for finding in guard::told(&self.profile.name, &facts) {
+            self.events.tell(Event::Warning { finding }).await;
         }
         compare(self.profile, delivery, self.hosts, &mut facts).await.map_err(unreachable)?;
         Ok((lock, facts))

@@ -23,10 +23,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 pub(super) async fn arm(hosts: &Hosts, guard: &Guard, events: &Events) -> Result<Done, StepError> {
     let release = guard.before.as_ref().map(|before| before.release);
     let all = hosts.iter().map(|(node, host)| {
-        let bring = guard.ranks_of(node).zip(release).map(|(rank, release)| {
-            let new = new_container(&guard.deployment, release, rank);
+        let bring = guard.ranks_of(node).filter_map(|rank| {
+            let new = new_container(&guard.deployment, release?, rank);
             let body = create_body(&new);
-            (new.name, body)
+            Some((new.name, body))
         });
         let data = guard.data(bring);
         async move { (node, store::arm(host.as_ref(), guard, &data).await) }

@@ -121,11 +121,11 @@ impl Operation<'_> {
     /// nobody.
     async fn end_guards(&self, plan: &Plan) {
         let Some(guard) = plan.guard() else { return };
-        let ask = |host| guard_store::beat(host, &guard.deployment, guard.release);
-        let asked = join_all(self.hosts.values().map(|host| ask(host.as_ref()))).await;
+        let hosts = || self.hosts.values().map(AsRef::as_ref);
+        let (name, release) = (&guard.deployment, guard.release);
+        let asked = join_all(hosts().map(|host| guard_store::beat(host, name, release))).await;
         if asked.iter().all(Result::is_ok) {
-            let tell = |host| guard_store::end(host, &guard.deployment, Some(guard.release));
-            join_all(self.hosts.values().map(|host| tell(host.as_ref()))).await;
+            join_all(hosts().map(|host| guard_store::end(host, name, Some(release)))).await;
         }
     }
 
@@ -133,8 +133,9 @@ impl Operation<'_> {
     /// all of that.
     async fn after_guards(&self, plan: &Plan, now: Vec<NodeFacts>) -> Result<(Vec<NodeFacts>, bool), String> {
         let Some(guard) = plan.guard() else { return Ok((now, false)) };
-        let ask = |host| guard_store::beat(host, &guard.deployment, guard.release);
-        let asked = join_all(self.hosts.values().map(|host| ask(host.as_ref()))).await;
+        let hosts = || self.hosts.values().map(AsRef::as_ref);
+        let (name, release) = (&guard.deployment, guard.release);
+        let asked = join_all(hosts().map(|host| guard_store::beat(host, name, release))).await;
         if !asked.iter().any(|state| matches!(state, Ok(State::Acting | State::Acted))) {
             return Ok((now, false));
         }

@@ -83,7 +83,7 @@ async fn killed_for_good(desk: &Desk, command: Command) {
             let well =
                 matches!(again.outcome, Some(RunOutcome::Deployed { .. } | RunOutcome::NothingToDo { .. }));
             assert!(well, "{what}: then {:?}", again.outcome);
-            assert_eq!(told, (armed.1 + 1..ended.0).contains(&number) || told, "{what}: nobody told");
+            assert!(told || !(armed.1 + 1..ended.0).contains(&number), "{what}: nobody told");
             assert!(desk.plan().await.plan.is_empty(), "{what}: there is still something to do");
         }
     }

@@ -44,7 +44,8 @@ pub(super) fn run(machine: &mut Machine, script: &Script) -> Option<Output> {
     let argument = |at: usize| script.args.get(at).map_or("", String::as_str);
     let deployment = argument(0);
     let is_it = |guard: &FakeGuard| {
-        guard.deployment == deployment && (argument(1) == "any" || argument(1).parse() == Ok(guard.release))
+        guard.deployment == deployment
+            && (argument(1) == "any" || argument(1).parse::<ReleaseNumber>() == Ok(guard.release))
     };
     let acted = |machine: &Machine| {
         let of_it = machine.guarded.contains_key(deployment);
