@@ -511,7 +511,7 @@ impl Operation<'_> {
 
     async fn tell_failure(&self, error: &ExecuteError, diagnosis: Option<Diagnosis>) {
         let hints = match &error.source {
-            StepError::Cancelled => vec!["a second interrupt leaves the nodes as they are".to_owned()],
+            StepError::Cancelled => vec!["a second interrupt leaves the nodes to themselves".to_owned()],
             StepError::Wrong(wrong) => wrong.hint.map(str::to_owned).into_iter().collect(),
             StepError::Host(error) => error.hint().into_iter().collect(),
             _ => Vec::new(),

@@ -35,6 +35,12 @@ else
     lingers || absent "\`sudo\` asks for a password, and units of $name end with the login (\`loginctl enable-linger $name\`)"
     XDG_RUNTIME_DIR=${XDG_RUNTIME_DIR:-/run/user/$(id -u)}
     export XDG_RUNTIME_DIR
+    # Who lingers from now on may have a manager that is just starting.
+    tries=0
+    while [ ! -S "$XDG_RUNTIME_DIR/systemd/private" ] && [ "$tries" -lt 25 ]; do
+        tries=$((tries + 1))
+        sleep 0.2
+    done
     said=$(timeout -k 1 20 systemd-run --user "$@" 2>&1 < /dev/null) || absent "systemd refuses it: $(printf '%s' "$said" | head -n 1)"
     [ "$was" = yes ] && way=user || way=lingering
 fi
