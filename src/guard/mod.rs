@@ -200,6 +200,14 @@ pub fn absent(node: &NodeName, why: &str) -> Finding {
     Finding::warning("guard-absent", Some(node), message, &hint)
 }
 
+/// That guards could not be told that they are not needed.
+pub fn left(guard: &Guard) -> Finding {
+    let within = guard.lease.as_secs() / 60;
+    let message =
+        format!("the nodes' guards could not be ended: the nodes {} within {within} min", guard.words());
+    Finding::warning("guard-left", None, message, "sparkctl status, once they can be reached again")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,8 @@ use crate::release::{Outcome, Release, ReleaseNumber, store};
 const EVIDENCE_LINES: u32 = 5000;
 /// How long nodes that do not answer are tried again before a person is needed.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How often the last word to guards is tried.
+const LAST_WORDS: u32 = 4;
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -118,15 +120,22 @@ impl Operation<'_> {
     }
 
     /// Ends the guards of a plan, where all of them can be told: if only some can, all are left, as what some do alone helps
-    /// nobody.
+    /// nobody. Those that are left are told of.
     async fn end_guards(&self, plan: &Plan) {
         let Some(guard) = plan.guard() else { return };
         let hosts = || self.hosts.values().map(AsRef::as_ref);
         let (name, release) = (&guard.deployment, guard.release);
-        let asked = join_all(hosts().map(|host| guard_store::beat(host, name, release))).await;
-        if asked.iter().all(Result::is_ok) {
-            join_all(hosts().map(|host| guard_store::end(host, name, Some(release)))).await;
+        for _ in 0..LAST_WORDS {
+            let asked = join_all(hosts().map(|host| guard_store::beat(host, name, release))).await;
+            if asked.iter().all(Result::is_ok) {
+                let told = join_all(hosts().map(|host| guard_store::end(host, name, Some(release)))).await;
+                if told.iter().all(Result::is_ok) {
+                    return;
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
         }
+        self.events.tell(Event::Warning { finding: guard::left(guard) }).await;
     }
 
     /// Whether guards went back by themselves; where one did, the others are ended, and what is there now was seen after

@@ -260,6 +260,14 @@ impl Desk {
         };
         assert_eq!(format!("{told:?}"), format!("{outcome:?}"));
         let served = self.served();
+        let settled = matches!(
+            outcome,
+            RunOutcome::Deployed { .. } | RunOutcome::Restored { .. } | RunOutcome::Stopped { .. }
+        );
+        for node in self.cluster.nodes() {
+            let guard = self.cluster.machine(node.as_str(), |m| m.guard.clone());
+            assert!(!settled || guard.is_none(), "told {outcome:?}, and {node} may still go back by itself");
+        }
         match outcome {
             RunOutcome::Deployed { release, .. }
             | RunOutcome::Restored { release, .. }
