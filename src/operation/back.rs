@@ -63,7 +63,9 @@ impl Operation<'_> {
         if error.stage < StageKind::Stop {
             self.tell_failure(error, None).await;
             // Those that cannot be told find, when their time has passed, that there is nothing to do.
-            self.end_guards(plan).await;
+            if error.stage == StageKind::Guard {
+                self.end_guards(plan).await;
+            }
             return self.untouched(interrupted, before).await;
         }
         let replaces = plan.stages.iter().any(|stage| stage.kind == StageKind::Start);
