@@ -125,12 +125,16 @@ impl Operation<'_> {
     /// nobody. Those that are left are told of.
     async fn end_guards(&self, plan: &Plan) {
         let Some(guard) = plan.guard() else { return };
-        let hosts = || self.hosts.values().map(AsRef::as_ref);
         let (name, release) = (&guard.deployment, guard.release);
         for _ in 0..LAST_WORDS {
-            let asked = join_all(hosts().map(|host| guard_store::beat(host, name, release))).await;
+            let asked =
+                join_all(self.hosts.values().map(|host| guard_store::beat(host.as_ref(), name, release)))
+                    .await;
             if asked.iter().all(Result::is_ok) {
-                let told = join_all(hosts().map(|host| guard_store::end(host, name, Some(release)))).await;
+                let told = join_all(
+                    self.hosts.values().map(|host| guard_store::end(host.as_ref(), name, Some(release))),
+                )
+                .await;
                 if told.iter().all(Result::is_ok) {
                     return;
                 }
@@ -144,9 +148,9 @@ impl Operation<'_> {
     /// all of that.
     async fn after_guards(&self, plan: &Plan, now: Vec<NodeFacts>) -> Result<(Vec<NodeFacts>, bool), String> {
         let Some(guard) = plan.guard() else { return Ok((now, false)) };
-        let hosts = || self.hosts.values().map(AsRef::as_ref);
         let (name, release) = (&guard.deployment, guard.release);
-        let asked = join_all(hosts().map(|host| guard_store::beat(host, name, release))).await;
+        let asked =
+            join_all(self.hosts.values().map(|host| guard_store::beat(host.as_ref(), name, release))).await;
         if !asked.iter().any(|state| matches!(state, Ok(State::Acting | State::Acted))) {
             return Ok((now, false));
         }

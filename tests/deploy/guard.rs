@@ -38,11 +38,12 @@ fn acted(desk: &Desk) -> usize {
 }
 
 fn warnings(run: &desk::Run) -> Vec<&Finding> {
-    let finding = |event| match event {
+    let all = run.events.iter();
+    all.filter_map(|event| match event {
         Event::Warning { finding } => Some(finding),
         _ => None,
-    };
-    run.events.iter().filter_map(finding).collect()
+    })
+    .collect()
 }
 
 /// Kills the operator for good at every effect of `command`.
