@@ -16,7 +16,7 @@ pub enum Exit {
     Usage = 2,
     /// Refused by a check; nothing was changed.
     Refused = 3,
-    /// The deploy failed, and the release before it serves.
+    /// The deploy failed, and what ran before it runs: the release before it, or what it had stopped.
     Restored = 4,
     /// Failed, and not restored: a person is needed.
     Down = 5,
@@ -47,13 +47,16 @@ impl RunOutcome {
             Self::NothingToDo { .. }
             | Self::Deployed { .. }
             | Self::Stopped { .. }
+            | Self::Returned { failed: None, .. }
             | Self::Fetched { .. }
             | Self::Synced { .. }
             | Self::Pushed { .. } => Exit::Done,
             Self::Refused { .. } | Self::NotFetched { begun: false } => Exit::Refused,
             Self::Locked { .. } => Exit::Locked,
             Self::Unreachable { .. } => Exit::Unreachable,
-            Self::Unchanged { serving: Some(_) } | Self::Restored { .. } => Exit::Restored,
+            Self::Unchanged { serving: Some(_) }
+            | Self::Restored { .. }
+            | Self::Returned { failed: Some(_), .. } => Exit::Restored,
             Self::Unchanged { serving: None }
             | Self::Down { .. }
             | Self::NotSynced

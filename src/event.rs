@@ -188,6 +188,9 @@ pub enum RunOutcome {
     Unchanged { serving: Option<ReleaseNumber> },
     /// The run failed and the release before serves again, verified.
     Restored { failed: ReleaseNumber, release: ReleaseNumber },
+    /// Nothing of ours runs, and other people's containers that had been stopped for it run again: after a run that failed,
+    /// or by wish.
+    Returned { failed: Option<ReleaseNumber>, containers: Vec<String> },
     /// The run failed, and no release was brought back; `why` says what state was left.
     Down { failed: Option<ReleaseNumber>, why: String },
     /// A signal ended the run; `state` says what was left.

@@ -7,6 +7,7 @@
 mod back;
 mod check;
 mod fetch;
+mod foreign;
 mod hooks;
 mod push;
 mod sync;
@@ -30,6 +31,7 @@ use crate::execute::{
 };
 use crate::fabric::{self, Links};
 use crate::host::HostError;
+use crate::plan::foreign::held;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan, StageKind, built};
 use crate::profile::{Node, Profile};
@@ -80,6 +82,8 @@ pub enum Target {
     /// The release that was deployed before the one that runs.
     Before,
     Number(ReleaseNumber),
+    /// Release 0: nothing of ours runs, and other people's containers that were stopped for it run again.
+    Beginning,
 }
 
 /// Looks at all nodes at once, for a plan; facts in the order of the profile's nodes. A Docker Engine
@@ -228,6 +232,7 @@ impl Operation<'_> {
     pub async fn rollback(&self, target: Target) -> RunOutcome {
         let outcome = match self.begin("rollback", &Delivery::default()).await {
             Err(outcome) => outcome,
+            Ok((lock, facts)) if target == Target::Beginning => self.clear(&facts, &lock).await,
             Ok((lock, facts)) => match self.find(target, &facts) {
                 Err(finding) => RunOutcome::Refused { findings: vec![finding] },
                 Ok(release) => match planner::restore(&release, &facts, OtherWeights::Refuse) {
@@ -253,7 +258,10 @@ impl Operation<'_> {
                     RunOutcome::NothingToDo { release: None, endpoint: None }
                 } else {
                     match self.run(&plan, &self.cancel.or_lost(&lock)).await {
-                        Ok(_) => RunOutcome::Stopped { release },
+                        Ok(_) => {
+                            self.tell_held(&held(&facts)).await;
+                            RunOutcome::Stopped { release }
+                        }
                         Err(error) => self.stop_failed(&error).await,
                     }
                 }
@@ -391,14 +399,16 @@ impl Operation<'_> {
         let deployment = &self.profile.name;
         let hint = format!("sparkctl releases {deployment}");
         match target {
-            Target::Before => planner::release_before(deployment, facts).ok_or_else(|| {
-                Finding::error(
-                    "release-absent",
-                    None,
-                    "there is no release before the one that runs".to_owned(),
-                    &hint,
-                )
-            }),
+            Target::Before | Target::Beginning => {
+                planner::release_before(deployment, facts).ok_or_else(|| {
+                    Finding::error(
+                        "release-absent",
+                        None,
+                        "there is no release before the one that runs".to_owned(),
+                        &hint,
+                    )
+                })
+            }
             Target::Number(number) => match planner::release_numbered(number, facts) {
                 None => {
                     let message = format!("there is no release {number} on any node");

@@ -25,9 +25,9 @@ use crate::execute::readiness::{self, Models};
 use crate::execute::{Hosts, door, environment};
 use crate::host::{Host, HostError, Script};
 use crate::operation;
-use crate::plan::{Endpoint, planner};
+use crate::plan::{Endpoint, foreign, planner};
 use crate::profile::{Launch, Node, NodeName, Profile};
-use crate::release::{Outcome, ReleaseNumber};
+use crate::release::{Foreign, Outcome, ReleaseNumber};
 
 pub use load::Load;
 
@@ -67,6 +67,9 @@ pub struct Status {
     pub engine: EngineFigures,
     /// The last probe: seconds of a one-token completion, or why there was none.
     pub probe: Option<Result<f64, String>>,
+    /// Other people's containers that are stopped for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<Foreign>,
     /// What is wrong, and what to do, in words.
     pub problems: Vec<Problem>,
     /// What serves all the same, and may not be as it should.
@@ -165,7 +168,8 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
         hint: finding.hint,
     };
     let warnings = differences.into_iter().map(told).collect();
-    Status { warnings, ..judge(served, &seen, running, probe, load, group) }
+    let stopped = foreign::held(&facts);
+    Status { warnings, stopped, ..judge(served, &seen, running, probe, load, group) }
 }
 
 fn reason(error: &HostError) -> String {
@@ -339,6 +343,7 @@ fn judge(
         rung: rung.filter(|_| release.is_some()),
         engine,
         probe,
+        stopped: Vec::new(),
         problems,
         warnings: Vec::new(),
     }

@@ -28,6 +28,7 @@ use crate::fabric::Links;
 use crate::profile::{Node, Profile};
 use crate::release::Release;
 
+pub(crate) use containers::to_stop;
 pub use docker::unusable;
 pub use finding::{Finding, Severity};
 pub use image::architecture as image_architecture;

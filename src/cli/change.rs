@@ -85,13 +85,16 @@ pub struct PushArgs {
 
 /// Back to an earlier release: the same image content, arguments, environment and weights.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  sparkctl rollback\n  sparkctl rollback qwen35-122b --to 7")]
+#[command(
+    after_help = "Examples:\n  sparkctl rollback\n  sparkctl rollback qwen35-122b --to 7\n  sparkctl rollback --to 0"
+)]
 pub struct RollbackArgs {
     /// A deployment's name, or a profile's file; left out, the only one known here.
     name: Option<String>,
-    /// The release to go back to; left out, the one deployed before the one that runs.
-    #[arg(long, value_name = "N")]
-    to: Option<ReleaseNumber>,
+    /// The release to go back to; left out, the one deployed before the one that runs. 0 ends the group, and starts other
+    /// people's containers again that were stopped for it.
+    #[arg(long, value_name = "N", value_parser = target)]
+    to: Option<Target>,
     #[command(flatten)]
     lock: LockArgs,
 }
@@ -141,7 +144,7 @@ pub async fn push(args: PushArgs, global: &Global) -> Result<Exit, CommandError>
 /// `sparkctl rollback`.
 pub async fn rollback(args: RollbackArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
-    let target = args.to.map_or(Target::Before, Target::Number);
+    let target = args.to.unwrap_or(Target::Before);
     run(&profile, None, "rollback", What::Rollback(target), &args.lock.claim(), global).await
 }
 
@@ -149,6 +152,11 @@ pub async fn rollback(args: RollbackArgs, global: &Global) -> Result<Exit, Comma
 pub async fn stop(args: StopArgs, global: &Global) -> Result<Exit, CommandError> {
     let profile = known::find(args.name.as_deref())?;
     run(&profile, None, "stop", What::Stop, &args.lock.claim(), global).await
+}
+
+/// What `--to` names.
+fn target(text: &str) -> Result<Target, String> {
+    if text == "0" { Ok(Target::Beginning) } else { text.parse::<ReleaseNumber>().map(Target::Number) }
 }
 
 /// A mistake in how sparkctl was called.

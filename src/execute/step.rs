@@ -18,7 +18,7 @@ use crate::host::{Host, HostError, NewContainer};
 use crate::plan::render::{people, size};
 use crate::plan::{self, Action, Stage, StageKind, Step};
 use crate::profile::{DeploymentName, Moment};
-use crate::release::{Figures, Outcome, Release, ReleaseNumber, store};
+use crate::release::{Figures, Foreign, Outcome, Release, ReleaseNumber, store};
 use crate::transfer::{
     ImageJob, ImageReport, Taker, WeightsJob, WeightsReport, copy_image, copy_weights, remove_files,
 };
@@ -183,6 +183,8 @@ pub(super) async fn act(
             Ok(changed(store::write(node, &clock.with_what_is_known(release)).await?))
         }
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
+        Action::StopForeign { foreign } => stop_foreign(node, foreign).await,
+        Action::ReturnForeign { foreign } => return_foreign(node, foreign).await,
         Action::DropCache { path, whole } => {
             let dropped = cache::drop_cache(node, path, *whole).await;
             let changed = dropped.is_ok();
@@ -329,6 +331,37 @@ async fn retire(
     store::save_log(node, &ours.deployment, release, rank, container).await?;
     node.remove_container(container).await?;
     Ok(changed(true))
+}
+
+/// Stops a container of other people's; it is not removed, and its log stays. It is stopped first: a node that boots in
+/// the middle then brings it back as it was, and one that boots later leaves it stopped.
+async fn stop_foreign(node: &dyn Host, foreign: &Foreign) -> Result<Done, StepError> {
+    let Some(found) = node.container(&foreign.id).await? else { return Ok(changed(false)) };
+    if found.state.running {
+        node.stop_container(&foreign.id, STOP_GRACE).await?;
+    }
+    node.set_restart(&foreign.id, "no").await?;
+    match node.container(&foreign.id).await? {
+        Some(there) if there.state.running => {
+            Err(StepError::Unexpected(format!("{foreign} runs again, though it was stopped")))
+        }
+        _ => Ok(changed(true)),
+    }
+}
+
+/// Starts a container of other people's again, with the restart policy that it had. One that its owner removed, or
+/// started again, is the owner's affair.
+async fn return_foreign(node: &dyn Host, foreign: &Foreign) -> Result<Done, StepError> {
+    let found = node.container(&foreign.id).await?;
+    if found.is_none_or(|found| found.state.running) {
+        return Ok(changed(false));
+    }
+    node.set_restart(&foreign.id, &foreign.restart).await?;
+    node.start_container(&foreign.id).await?;
+    match node.container(&foreign.id).await? {
+        Some(there) if there.state.running && there.restart == foreign.restart => Ok(changed(true)),
+        _ => Err(StepError::Unexpected(format!("{foreign} was started, and does not run as it did"))),
+    }
 }
 
 /// The last lines of a container's log as one text, without the secrets of its deployment. Where those cannot be

@@ -231,12 +231,16 @@ pub(super) async fn remove(engine: &Engine, name: &str) -> Result<(), Trouble> {
 }
 
 pub(super) async fn set_restart(engine: &Engine, name: &str, policy: &str) -> Result<(), Trouble> {
-    let policy = match policy {
-        "no" => RestartPolicyNameEnum::NO,
-        "unless-stopped" => RestartPolicyNameEnum::UNLESS_STOPPED,
-        other => return Err(Trouble::Refused(format!("`{other}` is no restart policy"))),
+    let (name, tries) = policy.split_once(':').map_or((policy, None), |(name, tries)| (name, Some(tries)));
+    let tries = tries.map(str::parse).transpose();
+    let (name, tries) = match (name, tries) {
+        ("no", Ok(None)) => (RestartPolicyNameEnum::NO, None),
+        ("always", Ok(None)) => (RestartPolicyNameEnum::ALWAYS, None),
+        ("unless-stopped", Ok(None)) => (RestartPolicyNameEnum::UNLESS_STOPPED, None),
+        ("on-failure", Ok(tries)) => (RestartPolicyNameEnum::ON_FAILURE, tries),
+        _ => return Err(Trouble::Refused(format!("`{policy}` is no restart policy"))),
     };
-    let policy = RestartPolicy { name: Some(policy), maximum_retry_count: None };
+    let policy = RestartPolicy { name: Some(name), maximum_retry_count: tries };
     let body = ContainerUpdateBody { restart_policy: Some(policy), ..ContainerUpdateBody::default() };
     engine.api.update_container(name, body).await.map_err(ordinary)
 }

@@ -60,14 +60,19 @@ impl FakeCluster {
         self.state().served(&node, port)
     }
 
-    /// All nodes boot: what ran has ended, and comes back where its restart policy says so.
+    /// All nodes boot: what ran has ended, and comes back where its restart policy says so; with `always` also what
+    /// somebody had stopped.
     pub fn reboot(&self) {
         let mut state = self.state();
         let mut again = Vec::new();
         for (node, machine) in &mut state.machines {
-            for container in machine.containers.values_mut().filter(|c| c.container.state.running) {
-                container.end(137);
-                if matches!(container.container.restart.as_str(), "always" | "unless-stopped") {
+            for container in machine.containers.values_mut() {
+                let ran = container.container.state.running;
+                if ran {
+                    container.end(137);
+                }
+                let restart = container.container.restart.as_str();
+                if restart == "always" || (ran && restart == "unless-stopped") {
                     again.push((node.clone(), container.container.name.clone()));
                 }
             }

@@ -168,7 +168,7 @@ pub trait Host: Send + Sync {
     async fn stop_container(&self, name: &str, grace: Duration) -> Result<(), HostError>;
     /// Removes a stopped container.
     async fn remove_container(&self, name: &str) -> Result<(), HostError>;
-    /// Sets the restart policy: `no` or `unless-stopped`.
+    /// Sets the restart policy, as Docker's command line spells it: `no`, `unless-stopped`, `on-failure:3`.
     async fn set_restart(&self, name: &str, policy: &str) -> Result<(), HostError>;
     /// The last `tail` lines of a container's log (all where `None`), each with Docker's time stamp
     /// in front; with `follow`, on and on until the container ends or the receiver is dropped.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cluster::parse::served::is_secret;
 use crate::engine::MODEL_TARGET;
 use crate::profile::{
-    Bench, Cluster, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Hooks, Image,
+    Bench, Cluster, Conflicts, DeploymentName, Engine, EngineKind, EnvValue, FormatVersion, Hooks, Image,
     ImageReference, Listen, Node, OnFailure, Port, Profile, Ready, SecretSource, Serve, Transfer, Verify,
 };
 
@@ -91,6 +91,7 @@ pub(super) fn build(
         verify: verify(&draft, report),
         bench: Bench::default(),
         on_failure: OnFailure::default(),
+        conflicts: Conflicts::default(),
         hooks: Hooks::default(),
     };
     let lines = env.into_iter().map(|(name, (_, line))| (name, line)).collect();

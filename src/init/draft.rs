@@ -11,8 +11,8 @@ use super::survey::NodeSurvey;
 use crate::cluster::facts::{ModelContent, NodeFacts};
 use crate::engine::RAY_PORT;
 use crate::profile::{
-    Bench, Cluster, DeploymentName, Engine, FormatVersion, Hooks, Image, Listen, Model, Node, NodeName,
-    OnFailure, Port, Profile, Ready, Serve, Transfer, Verify,
+    Bench, Cluster, Conflicts, DeploymentName, Engine, FormatVersion, Hooks, Image, Listen, Model, Node,
+    NodeName, OnFailure, Port, Profile, Ready, Serve, Transfer, Verify,
 };
 
 /// The variable that stands for the model's folder while none is chosen.
@@ -141,6 +141,7 @@ fn plain(seen: &Seen<'_>) -> Profile {
         verify: Verify::default(),
         bench: Bench::default(),
         on_failure: OnFailure::default(),
+        conflicts: Conflicts::default(),
         hooks: Hooks::default(),
     }
 }

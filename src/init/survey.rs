@@ -169,12 +169,7 @@ fn of_container(container: &Container, facts: &NodeFacts) -> Runs {
 
 /// The model of a container: where it is a path in the container, the path on the node.
 pub fn model_of(container: &Container) -> Option<String> {
-    let model = container.model.as_ref()?;
-    let mounted = container.mounts.iter().filter_map(|(target, source)| {
-        let below = model.strip_prefix(target.trim_end_matches('/'))?;
-        (below.is_empty() || below.starts_with('/')).then(|| (target.len(), format!("{source}{below}")))
-    });
-    Some(mounted.max().map_or_else(|| model.clone(), |(_, path)| path))
+    container.serves()
 }
 
 fn of_process(process: &Process) -> Runs {

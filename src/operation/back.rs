@@ -5,6 +5,7 @@ use futures_util::future::join_all;
 use std::time::Duration;
 use tokio::time::Instant;
 
+use super::foreign::named;
 use super::{Operation, look, told};
 use crate::cluster::facts::NodeFacts;
 use crate::container::container_name;
@@ -14,7 +15,7 @@ use crate::event::{Event, RunOutcome};
 use crate::execute::readiness::NotReady;
 use crate::execute::{Cancel, ExecuteError, Hosts, StepError, last_lines};
 use crate::plan::planner::{self, OtherWeights, Refused};
-use crate::plan::{Plan, StageKind};
+use crate::plan::{Plan, StageKind, foreign};
 use crate::profile::OnFailure;
 use crate::release::lock::{Lock, LockError};
 use crate::release::{Outcome, Release, ReleaseNumber, store};
@@ -83,6 +84,9 @@ impl Operation<'_> {
             RunOutcome::Unchanged { serving: Some(release) } if interrupted => {
                 RunOutcome::Interrupted { state: format!("release {release} still serves") }
             }
+            RunOutcome::Returned { containers, .. } if interrupted => RunOutcome::Interrupted {
+                state: format!("what ran before runs again: {}", containers.join(", ")),
+            },
             RunOutcome::Down { why, .. } if interrupted => RunOutcome::Interrupted { state: why },
             outcome => outcome,
         }
@@ -156,22 +160,32 @@ impl Operation<'_> {
     ) -> RunOutcome {
         let down = |why: String| RunOutcome::Down { failed: Some(failed), why };
         self.events.tell(Event::Facts { facts: now.to_vec() }).await;
+        let mut now = now.to_vec();
         // A release that served before keeps its record, whatever became of this attempt.
-        if let Some(record) = planner::release_numbered(failed, now).filter(|r| r.outcome == Outcome::Begun) {
+        if let Some(record) = planner::release_numbered(failed, &now).filter(|r| r.outcome == Outcome::Begun)
+        {
             let record = Release { outcome: Outcome::Failed(told(error).join(": ")), ..record };
             for node in &plan.nodes {
                 // The record is told, not relied upon: a failure to write it changes nothing.
                 let _ = store::write(self.hosts[node].as_ref(), &record).await;
             }
+            let known = now.iter_mut().flat_map(|facts| &mut facts.releases);
+            known.filter(|known| known.number == failed).for_each(|known| known.clone_from(&record));
         }
+        let now = &now[..];
         if self.profile.on_failure == OnFailure::Keep {
+            self.tell_held(&foreign::held(now)).await;
             return down("`on_failure: keep` leaves the failed containers to be looked at".to_owned());
         }
         let Some(target) = before_this(&self.profile.name, plan, failed, before) else {
             // Nothing ran before: nothing is to run now.
-            let stop = planner::stop(&self.profile.name, now);
+            let back = foreign::stopped_since(before, now);
+            let stop = foreign::clear(&self.profile.name, now, &back);
             let (_never, cancel) = Cancel::new();
             return match self.run(&stop, &cancel).await {
+                Ok(_) if !back.is_empty() => {
+                    RunOutcome::Returned { failed: Some(failed), containers: named(&back) }
+                }
                 Ok(_) => down(
                     "nothing ran before; the failed containers were removed, their logs are kept".to_owned(),
                 ),
@@ -184,6 +198,7 @@ impl Operation<'_> {
         // What was to be passed over a moment ago is no reason now to leave nothing running.
         let mut target = target;
         target.skipped.extend(self.operator.skip.iter().cloned());
+        target.profile.conflicts = self.profile.conflicts;
         let planned = match planner::restore(&target, now, OtherWeights::Tell) {
             Ok(planned) => planned,
             Err(Refused(findings)) => {
@@ -196,12 +211,16 @@ impl Operation<'_> {
         }
         if planned.plan.is_empty() {
             // It never ended: nothing was done to it, and nothing is claimed of it beyond an answer.
+            self.give_back(&target.profile, before, now).await;
             return self.untouched(false, now).await;
         }
         // A second interrupt ends the program; the first one led here and must not end the restore.
         let (_never, cancel) = Cancel::new();
         match self.run(&planned.plan, &cancel).await {
-            Ok(_) => RunOutcome::Restored { failed, release: target.number },
+            Ok(_) => {
+                self.give_back(&target.profile, before, now).await;
+                RunOutcome::Restored { failed, release: target.number }
+            }
             Err(error) => {
                 let diagnosis = self.keep_evidence(target.number, error.source.not_ready()).await;
                 self.tell_failure(&error, diagnosis).await;

@@ -36,6 +36,7 @@ impl Operation<'_> {
         let (moment, word) = match &outcome {
             RunOutcome::Deployed { .. } => (Moment::PostDeploy, "deployed"),
             RunOutcome::Restored { .. } => (Moment::OnFailure, "restored"),
+            RunOutcome::Returned { failed: Some(_), .. } => (Moment::OnFailure, "returned"),
             RunOutcome::Down { .. } => (Moment::OnFailure, "down"),
             RunOutcome::Unchanged { .. } => (Moment::OnFailure, "unchanged"),
             RunOutcome::NotServing { .. } => (Moment::OnFailure, "not-serving"),
@@ -52,7 +53,7 @@ impl Operation<'_> {
                 told.outage_seconds = *outage_seconds;
             }
             RunOutcome::Restored { release, .. } => told.release = Some(*release),
-            RunOutcome::Down { failed, .. } => told.release = *failed,
+            RunOutcome::Down { failed, .. } | RunOutcome::Returned { failed, .. } => told.release = *failed,
             _ => {}
         }
         if let Err(error) = hooks::run(hook, &told, &self.claim.token).await {

@@ -7,6 +7,7 @@ pub mod built;
 mod bytes;
 mod difference;
 pub mod fanout;
+pub(crate) mod foreign;
 mod group;
 mod kept;
 mod layers;
@@ -30,7 +31,7 @@ use crate::delivery::Content;
 use crate::delivery::kept::{Kept, KeptKind};
 use crate::engine::{self, prelude::SECRETS_TARGET};
 use crate::profile::{Bench, DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Transfer, Verify};
-use crate::release::{Release, ReleaseNumber};
+use crate::release::{Foreign, Release, ReleaseNumber};
 
 /// What will be done to a deployment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -63,7 +64,8 @@ impl Plan {
 
     /// Whether a group that runs will be stopped.
     pub fn interrupts(&self) -> bool {
-        self.stages.iter().any(|stage| stage.kind == StageKind::Stop)
+        let mut steps = self.stages.iter().flat_map(|stage| &stage.steps);
+        steps.any(|step| matches!(step.action, Action::Retire { .. }))
     }
 }
 
@@ -125,8 +127,10 @@ pub enum StageKind {
     Files,
     /// The record of what is about to be done, on every node.
     Begin,
-    /// The running group ends; its logs are kept.
+    /// The running group ends; its logs are kept. So do other people's containers that are in the way.
     Stop,
+    /// Other people's containers come back. Nothing of ours is started in the same plan.
+    Return,
     /// What the nodes' memory need not hold is dropped from it: no engine of ours runs now.
     Memory,
     /// The containers of the new group start.
@@ -155,6 +159,7 @@ impl fmt::Display for StageKind {
             Self::Files => "files",
             Self::Begin => "begin",
             Self::Stop => "stop",
+            Self::Return => "return",
             Self::Memory => "memory",
             Self::Start => "start",
             Self::Ready => "ready",
@@ -241,6 +246,10 @@ pub enum Action {
     WriteRelease { release: Box<Release> },
     /// A container of ours ends for good: restart policy off, stopped, log kept, removed.
     Retire { container: String, release: ReleaseNumber, rank: u32 },
+    /// A container of other people's is stopped, and does not come back with the node. The newest record remembers it.
+    StopForeign { foreign: Foreign },
+    /// It runs again, with its own restart policy.
+    ReturnForeign { foreign: Foreign },
     /// The model's files leave the page cache, which CUDA counts as used on unified memory. That it could not be done
     /// fails nothing.
     DropCache {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::difference::differences;
-use super::{Action, Plan, StageKind, Step, bytes, group};
+use super::{Action, Plan, StageKind, Step, bytes, foreign, group};
 use crate::check::{self, Finding, Severity};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
 use crate::container::{ImageContent, Rank};
@@ -88,6 +88,7 @@ pub fn deploy(
         profile: profile.clone(),
         outcome: Outcome::Begun,
         skipped: operator.skip.clone(),
+        stopped: Vec::new(),
         figures: Figures::default(),
     };
     let new = New { delivery, token: &operator.token };
@@ -271,6 +272,11 @@ pub fn release_numbered(number: ReleaseNumber, facts: &[NodeFacts]) -> Option<Re
     facts.iter().flat_map(|facts| &facts.releases).find(|release| release.number == number).cloned()
 }
 
+/// The record with the highest number, whatever became of it.
+pub(crate) fn newest_record(facts: &[NodeFacts]) -> Option<&Release> {
+    facts.iter().flat_map(|facts| &facts.releases).max_by_key(|release| release.number)
+}
+
 /// The newest deployed release for which `wanted` holds.
 fn newest(facts: &[NodeFacts], wanted: impl Fn(&Release) -> bool) -> Option<Release> {
     facts
@@ -319,21 +325,33 @@ fn bring_up(
     let current = running(&profile.name, facts);
     let recorded = current.and_then(|number| release_numbered(number, facts));
     let in_place = differences.is_empty();
+    let in_the_way = check::to_stop(&profile, facts);
+    let stopped: Vec<_> = foreign::held(facts).into_iter().chain(in_the_way.iter().cloned()).collect();
     let mut all = vec![(StageKind::Weights, copies), (StageKind::Image, images), (StageKind::Files, files)];
     if in_place {
         // The containers keep the release that they were started for; its record may still be unfinished.
         let number = current.expect("a group without differences runs");
         release = recorded.clone().unwrap_or(Release { number, ..release });
+        if !in_the_way.is_empty() {
+            all.push(foreign::remember(&mut release, facts, stopped));
+            all.push((StageKind::Stop, foreign::stop(&in_the_way).collect()));
+        }
         let record = group::record(&release, facts, false);
-        if !record.1.is_empty() {
+        if record.1.is_empty() && !in_the_way.is_empty() {
+            all.extend(group::prove(&release));
+        } else if !record.1.is_empty() {
             all.extend(group::prove(&release));
             all.extend(group::recorded(&release, facts, new.map(|new| new.token), record));
         }
     } else {
         if new.is_some() {
+            release.stopped = stopped;
             all.push(group::begin(&release));
+        } else if !in_the_way.is_empty() {
+            all.push(foreign::remember(&mut release, facts, stopped));
         }
-        all.push(group::retire(&profile.name, facts));
+        let (kind, ours) = group::retire(&profile.name, facts);
+        all.push((kind, foreign::stop(&in_the_way).chain(ours).collect()));
         all.push(group::free(&release, facts));
         all.push(group::start(&release));
         all.extend(group::prove(&release));

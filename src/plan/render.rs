@@ -9,6 +9,7 @@ use crate::delivery::kept::KeptKind;
 use crate::engine::env::Told;
 use crate::engine::prelude;
 use crate::profile::{Launch, NodeName, Verify};
+use crate::release::Foreign;
 
 /// The plan in a screenful; with `verbose` also every rank's command line and environment.
 pub fn text(plan: &Plan, verbose: bool) -> String {
@@ -73,7 +74,14 @@ fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
         nodes.join(", ")
     };
     match stage.kind {
-        StageKind::Begin => vec![format!("record release {} on {}", plan.release.map_or(0, |n| n.0), all())],
+        StageKind::Begin => {
+            // Of a release that is not new only what is stopped for it is.
+            let number = stage.steps.iter().find_map(|step| match &step.action {
+                Action::WriteRelease { release } => Some(release.number),
+                _ => None,
+            });
+            vec![format!("record release {} on {}", number.or(plan.release).map_or(0, |n| n.0), all())]
+        }
         StageKind::Ready => {
             let gather = stage.steps.iter().find_map(|step| match &step.action {
                 Action::AwaitReady { ready } => gathering(ready),
@@ -85,6 +93,7 @@ fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
             )]
         }
         StageKind::Weights => copies(stage),
+        StageKind::Record if plan.release.is_none() => vec![format!("forget what was stopped, on {}", all())],
         StageKind::Record => vec![format!("restart with the node, record the outcome on {}", all())],
         _ => stage.steps.iter().map(|step| act(&step.node, &step.action)).collect(),
     }
@@ -177,6 +186,12 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::Retire { container, release, .. } => {
             format!("{node}   {container} (release {release}), its log is kept")
         }
+        Action::StopForeign { foreign } => {
+            format!("{node}   {}, which is not sparkctl's; it does not come back with the node", was(foreign))
+        }
+        Action::ReturnForeign { foreign } => {
+            format!("{node}   {} runs again, restart policy {}", foreign.name, foreign.restart)
+        }
         Action::DropCache { whole: false, .. } => {
             format!("{node}   drop the page cache of the model's files")
         }
@@ -195,6 +210,14 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::RunHook { hook, .. } => format!("on this machine: {}", words(&hook.command)),
         Action::KeepRunning { container } => format!("{node}   {container} restarts with the node"),
     }
+}
+
+/// What a container of other people's was, as a person knows it.
+pub fn was(foreign: &Foreign) -> String {
+    let mut words = vec![format!("image {}", foreign.image)];
+    words.extend(foreign.since.map(|since| format!("since {}", since.strftime("%Y-%m-%d %H:%M UTC"))));
+    words.extend(foreign.serves.as_ref().map(|model| format!("serves {model}")));
+    format!("{} ({})", foreign.name, words.join(", "))
 }
 
 fn bench_words(bench: &BenchSpec) -> String {

@@ -58,6 +58,10 @@ pub struct Profile {
     /// the failed containers as they are.
     #[serde(default)]
     pub on_failure: OnFailure,
+    /// What becomes of other people's containers that hold the GPU, or a port that the engine needs: `refuse` refuses the
+    /// deploy, `stop` stops them. They come back when the deploy fails, and by `sparkctl rollback --to 0`.
+    #[serde(default)]
+    pub conflicts: Conflicts,
     /// Commands of this machine that run at moments of a deploy or a rollback.
     #[serde(default)]
     pub hooks: Hooks,
@@ -504,6 +508,17 @@ pub enum OnFailure {
     Restore,
     /// The failed containers stay, stopped or not, to be looked at.
     Keep,
+}
+
+/// What becomes of other people's containers that are in the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Conflicts {
+    /// They are left alone, and the deploy is refused.
+    #[default]
+    Refuse,
+    /// They are stopped, and do not come back with the node; what they were is remembered.
+    Stop,
 }
 
 /// Commands of this machine that run at moments of a deploy or a rollback. Each finds in its environment

@@ -16,7 +16,7 @@ use crate::bench::summary::Summary;
 use crate::cluster::facts::Software;
 use crate::container::{ImageContent, Rank};
 use crate::engine::figures::EngineFigures;
-use crate::profile::{DeploymentName, Profile};
+use crate::profile::{DeploymentName, NodeName, Profile};
 
 /// Format number that new records are written with.
 pub const FORMAT: u32 = 1;
@@ -80,9 +80,42 @@ pub struct Release {
     /// Checks that were skipped by wish.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
+    /// Other people's containers that are stopped for the deployment. The newest record's list counts: each takes over
+    /// what those before it had stopped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<Foreign>,
     /// What was measured.
     #[serde(default)]
     pub figures: Figures,
+}
+
+/// A container of other people's that is stopped for a deployment, and what it takes to bring it back as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Foreign {
+    pub node: NodeName,
+    /// Docker's ID: one that was made anew under the same name is another.
+    pub id: String,
+    pub name: String,
+    /// As it was named at creation.
+    pub image: String,
+    /// Its own restart policy.
+    pub restart: String,
+    /// Since when it had run.
+    pub since: Option<Timestamp>,
+    /// The model that it served, as far as its command line says.
+    pub serves: Option<String>,
+    /// Whether it asked for GPUs.
+    pub gpus: bool,
+    /// Ports that it listened on and the engine needs.
+    pub ports: Vec<u16>,
+}
+
+/// What one is known by.
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "container `{}` on {}", self.name, self.node)
+    }
 }
 
 /// A release without ranks would be one that runs already, whatever runs.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use jiff::Timestamp;
 
 use crate::bench::summary::Summary;
-use crate::plan::render::people;
+use crate::plan::render::{people, was};
 use crate::profile::Launch;
 use crate::release::{Outcome, Release, ReleaseNumber};
 use crate::status::{Health, RankStatus, Status, ended, since};
@@ -70,6 +70,10 @@ pub fn status(status: &Status, now: Timestamp, verbose: bool) -> String {
     let figures = status.engine.words();
     if verbose && !figures.is_empty() {
         let _ = writeln!(out, "  at its start: {}", figures.join(" · "));
+    }
+    for foreign in &status.stopped {
+        let back = format!("sparkctl rollback {} --to 0", status.deployment);
+        let _ = writeln!(out, "  stopped for it on {}: {}; back by `{back}`", foreign.node, was(foreign));
     }
     for problem in status.problems.iter().skip(1) {
         let _ = writeln!(out, "  {}", problem.message);

@@ -173,6 +173,7 @@ impl Terminal {
             RunOutcome::NothingToDo { .. }
                 | RunOutcome::Deployed { .. }
                 | RunOutcome::Stopped { .. }
+                | RunOutcome::Returned { failed: None, .. }
                 | RunOutcome::Pushed { .. }
                 | RunOutcome::Fetched { .. }
                 | RunOutcome::Synced { .. }
@@ -425,6 +426,13 @@ pub fn outcome_line(deployment: &str, outcome: &RunOutcome) -> String {
         }
         RunOutcome::Restored { failed, release } => {
             format!("restored: release {release} serves again, verified; release {failed} failed")
+        }
+        RunOutcome::Returned { failed, containers } => {
+            let which = failed.map_or_else(
+                || "nothing of it runs; the logs are kept on the nodes".to_owned(),
+                |failed| format!("release {failed} failed, and nothing of it is left running"),
+            );
+            format!("{deployment}: {which}; started again as it was: {}", containers.join(", "))
         }
         RunOutcome::Down { failed, why } => {
             let which = failed.map_or_else(String::new, |failed| format!("release {failed} failed: "));

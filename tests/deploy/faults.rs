@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use sparkctl::event::RunOutcome;
 use sparkctl::execute::Cancel;
-use sparkctl::host::fake::{Fault, Moment};
+use sparkctl::host::fake::{Behaviour, Fault, Moment};
 use sparkctl::operation::Target;
 
 use crate::asked_again;
+use crate::conflicts::{hold_strangers_to_account, in_the_way, strangers_run};
 use crate::delivered::{lose, with_file, with_secret};
 use crate::desk::{self, Command, Desk, changed};
 
@@ -67,10 +68,12 @@ async fn sweep(name: &str, desk: &Desk, command: Command) {
                 desk.cluster.heal();
                 desk.hold_to_account(&run);
                 hold_restore_to_account(&run);
+                hold_strangers_to_account(&desk);
 
                 let again = desk.run(Command::Deploy).await;
                 println!("  then {:?}", again.outcome);
                 desk.hold_to_account(&again);
+                hold_strangers_to_account(&desk);
                 assert!(
                     matches!(
                         again.outcome,
@@ -137,4 +140,54 @@ async fn a_fault_at_every_effect_of_a_rollback_whose_files_a_node_lost() {
     desk.deployed().await.with(changed(&desk.profile)).deployed().await;
     lose(&desk, "spark1", "qwen35");
     sweep("lost files", &desk, Command::Rollback(Target::Before)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_deploy_that_stops_strangers() {
+    sweep("strangers stopped", &in_the_way(&Desk::seed()), Command::Deploy).await;
+}
+
+/// The engine does not start, so every run goes back: also one that goes wrong in going back.
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_deploy_after_which_strangers_come_back() {
+    let desk = in_the_way(&Desk::seed());
+    let probe = desk.copy();
+    probe.cluster.behave(1, Behaviour::CrashAtStart(1));
+    probe.run(Command::Deploy).await;
+    for (fault, moment) in [
+        (Fault::Fail, Moment::Before),
+        (Fault::Fail, Moment::After),
+        (Fault::Disconnect, Moment::Before),
+        (Fault::Die, Moment::Before),
+        (Fault::Die, Moment::After),
+    ] {
+        for number in 1..=probe.cluster.effects().len() {
+            let desk = desk.copy();
+            desk.cluster.behave(1, Behaviour::CrashAtStart(1));
+            desk.cluster.fault_at(number, fault, moment);
+            let run = desk.run(Command::Deploy).await;
+            desk.cluster.heal();
+            desk.hold_to_account(&run);
+            hold_strangers_to_account(&desk);
+            // Release 1 is no more: whatever is deployed next is healthy.
+            let again = desk.run(Command::Rollback(Target::Beginning)).await;
+            desk.hold_to_account(&again);
+            let at = format!("{fault:?} {moment:?} {number}: {:?}, then {:?}", run.outcome, again.outcome);
+            assert!(strangers_run(&desk), "{at}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_a_change_over_stopped_strangers() {
+    let desk = in_the_way(&Desk::seed());
+    desk.deployed().await;
+    sweep("change over strangers", &desk.with(changed(&desk.profile)), Command::Deploy).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_at_every_effect_of_the_way_back_to_strangers() {
+    let desk = in_the_way(&Desk::seed());
+    desk.deployed().await;
+    sweep("back to strangers", &desk, Command::Rollback(Target::Beginning)).await;
 }

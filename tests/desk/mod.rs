@@ -267,7 +267,9 @@ impl Desk {
             | RunOutcome::NothingToDo { release: Some(release), .. } => {
                 assert!(self.serves(*release), "told {outcome:?}, but there is {served:?}");
             }
-            RunOutcome::Stopped { .. } => assert_eq!(self.running(), 0, "told that it stopped"),
+            RunOutcome::Stopped { .. } | RunOutcome::Returned { .. } => {
+                assert_eq!(self.running(), 0, "told {outcome:?}");
+            }
             RunOutcome::Refused { .. } | RunOutcome::Locked { .. } => {
                 let changes: Vec<_> = self.cluster.effects().into_iter().filter(|e| e.changes).collect();
                 assert!(changes.is_empty(), "told that nothing was changed: {changes:?}");
@@ -285,10 +287,15 @@ pub fn lint(plan: &Plan) {
         || plan.stages.iter().flat_map(|stage| stage.steps.iter().map(move |step| (stage.kind, step)));
     let mut started = false;
     let mut stopped = false;
+    let mut returned = false;
     for (kind, step) in steps() {
         match &step.action {
-            Action::Start { .. } => started = true,
-            Action::Retire { .. } => {
+            Action::Start { .. } => {
+                assert!(!returned, "a container is started beside one that was there before");
+                started = true;
+            }
+            Action::ReturnForeign { .. } => returned = true,
+            Action::Retire { .. } | Action::StopForeign { .. } => {
                 assert!(!started, "a container is stopped after one was started");
                 stopped = true;
             }

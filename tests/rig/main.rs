@@ -5,6 +5,7 @@
 
 mod bench;
 mod check;
+mod conflicts;
 mod delivered;
 mod deploy;
 mod engines;

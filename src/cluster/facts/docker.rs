@@ -177,7 +177,7 @@ pub struct Container {
     pub image: String,
     /// What it is doing.
     pub state: ContainerState,
-    /// `no`, `always`, `unless-stopped` or `on-failure`.
+    /// As Docker's command line spells it: `no`, `always`, `unless-stopped`, `on-failure` or `on-failure:3`.
     pub restart: String,
     /// How often Docker restarted it.
     pub restarts: u32,
@@ -201,6 +201,21 @@ pub struct Container {
     /// Folders of the node that it has, by their path in the container.
     #[serde(default)]
     pub mounts: BTreeMap<String, String>,
+    /// Whether Docker removes it as soon as it ends (`--rm`).
+    #[serde(default)]
+    pub auto_remove: bool,
+}
+
+impl Container {
+    /// The model that it serves; where that is a path in the container, the path on the node.
+    pub fn serves(&self) -> Option<String> {
+        let model = self.model.as_ref()?;
+        let mounted = self.mounts.iter().filter_map(|(target, source)| {
+            let below = model.strip_prefix(target.trim_end_matches('/'))?;
+            (below.is_empty() || below.starts_with('/')).then(|| (target.len(), format!("{source}{below}")))
+        });
+        Some(mounted.max().map_or_else(|| model.clone(), |(_, path)| path))
+    }
 }
 
 /// What a container is doing.

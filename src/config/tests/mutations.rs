@@ -29,7 +29,7 @@ const WHOLE: &[&str] = &[
 ];
 const TRUTH: &[&str] =
     &["chat", "reasoning", "tools", "expert_parallel", "prefix_caching", "trust_remote_code"];
-const CHOICE: &[&str] = &["kind", "launch", "on_failure"];
+const CHOICE: &[&str] = &["kind", "launch", "on_failure", "conflicts"];
 const REQUIRED: &[&str] =
     &["version", "name", "path", "reference", "kind", "tensor_parallel", "port", "host", "fabric"];
 

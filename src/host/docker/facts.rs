@@ -123,8 +123,13 @@ pub(super) fn container(answer: ContainerInspectResponse) -> Container {
     let host = answer.host_config.unwrap_or_default();
     let config = answer.config.unwrap_or_default();
     let state = answer.state.unwrap_or_default();
-    let restart = host.restart_policy.as_ref().and_then(|policy| policy.name);
-    let restart = restart.map(|name| name.to_string()).filter(|name| !name.is_empty());
+    let policy = host.restart_policy.as_ref();
+    let restart = policy.and_then(|policy| policy.name).map(|name| name.to_string());
+    let tries = policy.and_then(|policy| policy.maximum_retry_count).filter(|tries| *tries > 0);
+    let restart = match (restart.filter(|name| !name.is_empty()), tries) {
+        (Some(name), Some(tries)) if name == "on-failure" => Some(format!("{name}:{tries}")),
+        (restart, _) => restart,
+    };
     let assigned = answer.network_settings.and_then(|settings| settings.ports);
     let bindings = host.port_bindings.iter().chain(&assigned).flatten();
     let argv: Vec<_> = config.entrypoint.iter().chain(&config.cmd).flatten().cloned().collect();
@@ -161,6 +166,7 @@ pub(super) fn container(answer: ContainerInspectResponse) -> Container {
         argv: served::blotted(&argv),
         env_names: config.env.iter().flatten().map(|variable| variable_of(variable).0).collect(),
         host_network: host.network_mode.as_deref() == Some("host"),
+        auto_remove: host.auto_remove.unwrap_or_default(),
         mounts: answer
             .mounts
             .into_iter()

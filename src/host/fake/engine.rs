@@ -171,6 +171,7 @@ impl State {
         if container.container.state.running {
             return;
         }
+        let name = &container.container.name.clone();
         let state = &mut container.container.state;
         state.running = true;
         "running".clone_into(&mut state.status);

@@ -332,7 +332,10 @@ fn driver(page: &mut Page, nvidia: &Nvidia, figure: impl Fn(Option<u64>) -> Stri
 }
 
 fn listeners(page: &mut Page, machine: &Machine, ports: &[u16]) {
-    let foreign = machine.listeners.iter().map(|listener| {
+    let ended = |name: &String| machine.containers.contains_key(name) && !machine.runs(name);
+    let there = machine.listeners.iter().filter(|l| !l.container.as_ref().is_some_and(ended));
+    let there: Vec<_> = there.collect();
+    let foreign = there.iter().map(|listener| {
         let pid = listener.pid.map_or(String::new(), |pid| format!(",pid={pid},fd=3"));
         let process = listener.process.as_ref();
         let process = process.map_or(String::new(), |name| format!("users:((\"{name}\"{pid}))"));
@@ -342,7 +345,7 @@ fn listeners(page: &mut Page, machine: &Machine, ports: &[u16]) {
     page.section("listeners", foreign.chain(ours).collect::<String>());
     // The kernel tells the container of a process by its ID.
     let id = |name: &str| machine.containers.get(name).map(|found| found.container.id.clone());
-    let of_listeners = machine.listeners.iter().filter_map(|l| Some((l.pid?, l.container.as_deref()?)));
+    let of_listeners = there.iter().filter_map(|l| Some((l.pid?, l.container.as_deref()?)));
     let processes = machine.processes.iter().flatten();
     let of_processes = processes.filter_map(|p| Some((p.pid, p.container.as_deref()?)));
     let of_gpus = machine.nvidia.processes.iter().flatten();
