@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::check::Finding;
+use crate::check::{Finding, Severity};
 use crate::cluster::facts::{Depth, DockerFacts, NodeFacts};
 use crate::cluster::{gather, software};
 use crate::delivery::{Content, Delivery, store as kept};
@@ -98,6 +98,30 @@ pub async fn look(profile: &Profile, hosts: &Hosts) -> Result<Vec<NodeFacts>, Ve
         }
     }
     if errors.is_empty() { Ok(facts) } else { Err(errors) }
+}
+
+/// The same facts, or those of another look where a release's model lies elsewhere than the profile's.
+pub async fn look_for(
+    release: &Release,
+    profile: &Profile,
+    hosts: &Hosts,
+    facts: Vec<NodeFacts>,
+) -> Result<Vec<NodeFacts>, Vec<HostError>> {
+    if release.profile.model.path == profile.model.path {
+        return Ok(facts);
+    }
+    look(&Profile { model: release.profile.model.clone(), ..profile.clone() }, hosts).await
+}
+
+/// Why a release that was deployed cannot be rolled back to now; nothing where it can. `facts` are of its model.
+pub fn in_the_way_back(release: &Release, facts: &[NodeFacts]) -> Vec<Finding> {
+    match planner::restore(release, facts, OtherWeights::Refuse) {
+        Ok(_) => Vec::new(),
+        Err(Refused(mut findings)) => {
+            findings.retain(|finding| finding.severity == Severity::Error);
+            findings
+        }
+    }
 }
 
 /// Looks at all nodes that there are hosts of, at once: the facts of those that answered, in the order of the profile's
@@ -235,16 +259,23 @@ impl Operation<'_> {
             Ok((lock, facts)) if target == Target::Beginning => self.clear(&facts, &lock).await,
             Ok((lock, facts)) => match self.find(target, &facts) {
                 Err(finding) => RunOutcome::Refused { findings: vec![finding] },
-                Ok(release) => match planner::restore(&release, &facts, OtherWeights::Refuse) {
-                    Err(Refused(findings)) => RunOutcome::Refused { findings },
-                    Ok(planned) => {
-                        self.tell_end("rollback", self.carry_out("rollback", planned, &facts, &lock).await)
-                            .await
-                    }
+                Ok(release) => match look_for(&release, self.profile, self.hosts, facts).await {
+                    Err(errors) => unreachable_outcome(&errors, "nothing was changed"),
+                    Ok(facts) => self.roll_back_to(&release, &facts, &lock).await,
                 },
             },
         };
         self.finish(outcome).await
+    }
+
+    async fn roll_back_to(&self, release: &Release, facts: &[NodeFacts], lock: &Lock) -> RunOutcome {
+        match planner::restore(release, facts, OtherWeights::Refuse) {
+            Err(Refused(findings)) => RunOutcome::Refused { findings },
+            Ok(planned) => {
+                let outcome = self.carry_out("rollback", planned, facts, lock).await;
+                self.tell_end("rollback", outcome).await
+            }
+        }
     }
 
     /// Ends every container of the deployment; the logs are kept.

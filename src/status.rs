@@ -3,6 +3,7 @@
 //!
 //! What could not be asked is `unknown`, never `down`.
 
+mod drift;
 mod load;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,7 +168,15 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
         message: finding.node.map_or(String::new(), |node| format!("{node}: ")) + &finding.message,
         hint: finding.hint,
     };
-    let warnings = differences.into_iter().map(told).collect();
+    let mut warnings: Vec<_> = differences.into_iter().map(told).collect();
+    if let Some(release) = &recorded {
+        let name = &release.image.reference;
+        let tagged = match head {
+            Some(head) => head.image(name).await.ok().flatten(),
+            None => None,
+        };
+        warnings.extend(drift::drift(release, &facts, tagged.as_ref()));
+    }
     let stopped = foreign::held(&facts);
     Status { warnings, stopped, ..judge(served, &seen, running, probe, load, group) }
 }

@@ -124,6 +124,11 @@ pub(super) async fn images(engine: &Engine) -> Result<Vec<Image>, Trouble> {
     Ok(found.into_iter().flatten().collect())
 }
 
+pub(super) async fn image(engine: &Engine, name: &str) -> Result<Option<Image>, Trouble> {
+    let answer = absent_as_none(engine.api.inspect_image(name).await)?;
+    Ok(answer.map(|image| facts::image(image, &[])))
+}
+
 /// All containers; one that goes away in between is left out.
 pub(super) async fn containers(engine: &Engine) -> Result<Vec<Container>, Trouble> {
     let options = query::ListContainersOptionsBuilder::new().all(true).build();

@@ -167,6 +167,11 @@ impl Host for FakeHost {
         self.docker_effect("images", "", false, act).await
     }
 
+    async fn image(&self, name: &str) -> Result<Option<Image>, HostError> {
+        let act = |state: &mut State, node: &NodeName| Ok(state.machine(node).image(name).cloned());
+        self.docker_effect("image", name, false, act).await
+    }
+
     async fn containers(&self) -> Result<Vec<Container>, HostError> {
         let act = |state: &mut State, node: &NodeName| {
             Ok(state.machine(node).containers.values().map(|c| c.container.clone()).collect())

@@ -52,6 +52,10 @@ impl Host for Keyed<'_> {
         self.host.images().await
     }
 
+    async fn image(&self, name: &str) -> Result<Option<Image>, HostError> {
+        self.host.image(name).await
+    }
+
     async fn containers(&self) -> Result<Vec<Container>, HostError> {
         self.host.containers().await
     }

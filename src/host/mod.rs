@@ -155,6 +155,8 @@ pub trait Host: Send + Sync {
     async fn docker(&self) -> Result<Docker, HostError>;
     /// All images.
     async fn images(&self) -> Result<Vec<Image>, HostError>;
+    /// One image by a name or its ID, without what its layers weigh; `None` where there is none.
+    async fn image(&self, name: &str) -> Result<Option<Image>, HostError>;
     /// All containers, running or not.
     async fn containers(&self) -> Result<Vec<Container>, HostError>;
     /// One container, or `None` where there is none of that name.

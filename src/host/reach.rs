@@ -92,6 +92,11 @@ impl<R: Reach> Host for Machine<R> {
         told(&self.0, "list its images", async { Ok(docker::images(self.0.engine().await?).await) }).await
     }
 
+    async fn image(&self, name: &str) -> Result<Option<Image>, HostError> {
+        let request = async { Ok(docker::image(self.0.engine().await?, name).await) };
+        told(&self.0, &format!("inspect image `{name}`"), request).await
+    }
+
     async fn containers(&self) -> Result<Vec<Container>, HostError> {
         told(&self.0, "list its containers", async { Ok(docker::containers(self.0.engine().await?).await) })
             .await

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::foreign::named;
-use super::{Operation, look, told};
+use super::{Operation, look, look_for, told};
 use crate::cluster::facts::NodeFacts;
 use crate::container::container_name;
 use crate::diagnose::{self, Diagnosis, End, LogLine, RankEvidence};
@@ -199,6 +199,14 @@ impl Operation<'_> {
         let mut target = target;
         target.skipped.extend(self.operator.skip.iter().cloned());
         target.profile.conflicts = self.profile.conflicts;
+        let now = match look_for(&target, self.profile, self.hosts, now.to_vec()).await {
+            Ok(now) => now,
+            Err(errors) => {
+                let why: Vec<_> = errors.iter().map(|error| in_full(error)).collect();
+                return down(format!("release {} was not brought back: {}", target.number, why.join("; ")));
+            }
+        };
+        let now = &now[..];
         let planned = match planner::restore(&target, now, OtherWeights::Tell) {
             Ok(planned) => planned,
             Err(Refused(findings)) => {

@@ -1,6 +1,6 @@
 //! How what runs differs from what is wanted, in words. Pure.
 
-use super::planner::release_numbered;
+use super::planner::{engine_words, release_numbered};
 use super::render::{shown, words};
 use crate::cluster::facts::NodeFacts;
 use crate::container::{ContainerSpec, Mount, container_name};
@@ -70,6 +70,35 @@ pub(super) fn differences(wanted: &Release, facts: &[NodeFacts]) -> Vec<String> 
         }
         [] => {}
         _ => found.push("the ranks are of different releases".to_owned()),
+    }
+    found
+}
+
+/// In words, how one release differs from another, as far as their records tell.
+pub(super) fn between(before: &Release, after: &Release) -> Vec<String> {
+    let mut found = Vec::new();
+    let nodes =
+        |release: &Release| -> Vec<_> { release.ranks.iter().map(|rank| rank.node.to_string()).collect() };
+    if nodes(before) != nodes(after) {
+        found.push(format!("nodes {} → {}", nodes(before).join(", "), nodes(after).join(", ")));
+    }
+    if let (Some(old), Some(new)) = (engine_words(before), engine_words(after))
+        && old != new
+    {
+        found.push(format!("engine {old} → {new}"));
+    }
+    let (old, new) = (&before.profile.model.path, &after.profile.model.path);
+    if old != new {
+        found.push(format!("model {old} → {new}"));
+    } else if is_other(before, after) {
+        found.push("the model's files".to_owned());
+    }
+    for rank in &after.ranks {
+        let Some(old) = before.ranks.iter().find(|old| old.rank == rank.rank) else { continue };
+        found.extend(spec_differences(&rank.node, &old.spec, &rank.spec));
+        if old.spec.mounts != rank.spec.mounts {
+            found.push(format!("{}: what is mounted: files, secrets or folders", rank.node));
+        }
     }
     found
 }

@@ -106,6 +106,7 @@ fn of_steps(deployment: &DeploymentName, facts: &[NodeFacts], all: Vec<Steps>) -
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
         stages: stages(all),
         differences: Vec::new(),
+        against: None,
         last_start_seconds: None,
         endpoint: None,
     }

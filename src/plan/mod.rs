@@ -50,6 +50,9 @@ pub struct Plan {
     pub stages: Vec<Stage>,
     /// What differs between the group that runs and the one that will, in words.
     pub differences: Vec<String>,
+    /// The release that the differences are to where nothing runs: the last that served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against: Option<ReleaseNumber>,
     /// Seconds that the start of the running release took: what an outage is likely to be.
     pub last_start_seconds: Option<f64>,
     /// Where the endpoint will be.

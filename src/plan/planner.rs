@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::difference::differences;
+use super::difference::{between, differences};
 use super::{Action, Plan, StageKind, Step, bytes, foreign, group};
 use crate::check::{self, Finding, Severity};
 use crate::cluster::facts::{ModelFolder, NodeFacts};
@@ -141,7 +141,13 @@ pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Re
     let Some(weights) = weights else {
         return Err(Refused(check::without_skipped(findings, &target.skipped)));
     };
-    bring_up(target.clone(), None, facts, weights, findings)
+    let mut planned = bring_up(target.clone(), None, facts, weights, findings)?;
+    let last = newest(facts, |release| release.number != target.number);
+    if let (None, Some(last)) = (planned.plan.running, last) {
+        planned.plan.differences = between(&last, target);
+        planned.plan.against = Some(last.number);
+    }
+    Ok(planned)
 }
 
 /// What a `sync` is to do beside bringing what is missing.
@@ -187,6 +193,7 @@ pub fn sync(profile: &Profile, facts: &[NodeFacts], wishes: SyncWishes) -> Resul
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
         stages: group::stages([(StageKind::Weights, copies)]),
         differences: Vec::new(),
+        against: None,
         last_start_seconds: None,
         endpoint: None,
     };
@@ -208,6 +215,7 @@ pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
         stages: group::stages([group::retire(deployment, facts)]),
         differences: Vec::new(),
+        against: None,
         last_start_seconds: None,
         endpoint: None,
     }
@@ -237,6 +245,7 @@ pub fn push(profile: &Profile, facts: &[NodeFacts]) -> Result<(Plan, RecordedIma
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
         stages: group::stages([(StageKind::Image, steps)]),
         differences: Vec::new(),
+        against: None,
         last_start_seconds: None,
         endpoint: None,
     };
@@ -366,6 +375,7 @@ fn bring_up(
         nodes: profile.cluster.nodes.iter().map(|node| node.name.clone()).collect(),
         stages: group::stages(all),
         differences,
+        against: None,
         last_start_seconds: recorded.and_then(|release| release.figures.start_seconds),
         endpoint: Some(profile.endpoint()),
     };
@@ -373,7 +383,7 @@ fn bring_up(
 }
 
 /// The engine of a release, with its version.
-fn engine_words(release: &Release) -> Option<String> {
+pub(super) fn engine_words(release: &Release) -> Option<String> {
     let profile = &release.profile;
     let installed = rules::installed(profile.engine.kind, release.image.software.as_ref()?)?;
     Some(installed.words(profile))

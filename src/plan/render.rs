@@ -27,8 +27,10 @@ pub fn text(plan: &Plan, verbose: bool) -> String {
             let _ = writeln!(out, "  {label:<9} {line}");
         }
     }
-    if !plan.differences.is_empty() && plan.running.is_some() {
-        out.push_str("\n  what differs\n");
+    let against =
+        plan.against.map_or(String::new(), |number| format!(" from release {number}, the last that served"));
+    if !plan.differences.is_empty() && (plan.running.is_some() || plan.against.is_some()) {
+        let _ = writeln!(out, "\n  what differs{against}");
         for difference in &plan.differences {
             let _ = writeln!(out, "    {difference}");
         }

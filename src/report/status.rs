@@ -1,10 +1,12 @@
 //! Status and history as tables for people.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use jiff::Timestamp;
 
 use crate::bench::summary::Summary;
+use crate::check::Finding;
 use crate::plan::render::{people, was};
 use crate::profile::Launch;
 use crate::release::{Outcome, Release, ReleaseNumber};
@@ -119,9 +121,14 @@ fn row(rank: &RankStatus, width: usize, now: Timestamp) -> String {
     format!("{start}  {word:<9}  {:<15}  {memory:<15}  {gpu:<10}  {when}", rank.fabric.to_string())
 }
 
-/// The history of a deployment, newest first. `running` is the release whose containers run now; with `verbose` also
-/// what each engine said of its start.
-pub fn releases(releases: &[Release], running: Option<ReleaseNumber>, verbose: bool) -> String {
+/// The history of a deployment, newest first. `running` is the release whose containers run now, `back` says of the other
+/// deployed ones what is in the way of a rollback to them; with `verbose` also what each engine said of its start.
+pub fn releases(
+    releases: &[Release],
+    running: Option<ReleaseNumber>,
+    back: &BTreeMap<ReleaseNumber, Vec<Finding>>,
+    verbose: bool,
+) -> String {
     let mut out = String::from(
         "RELEASE  WHEN                  WHO                   IMAGE         START    TOK/S        OUTCOME\n",
     );
@@ -132,7 +139,14 @@ pub fn releases(releases: &[Release], running: Option<ReleaseNumber>, verbose: b
             .map_or_else(String::new, |seconds| people(std::time::Duration::from_secs_f64(seconds)));
         let outcome = match &release.outcome {
             Outcome::Deployed if Some(release.number) == running => "runs".to_owned(),
-            Outcome::Deployed => "deployed".to_owned(),
+            Outcome::Deployed => match back.get(&release.number).map(Vec::as_slice) {
+                None => "deployed".to_owned(),
+                Some([]) => "deployed, can come back".to_owned(),
+                Some(findings) => {
+                    let why: Vec<_> = findings.iter().map(ToString::to_string).collect();
+                    format!("deployed, cannot come back: {}", why.join("; "))
+                }
+            },
             Outcome::Begun => "begun, never finished".to_owned(),
             Outcome::Failed(why) => format!("failed: {why}"),
         };

@@ -214,8 +214,10 @@ impl Sink for Terminal {
             }
             Event::Planned { plan } if plan.is_empty() => {}
             Event::Planned { plan } => {
+                let returns = plan.stages.iter().any(|stage| stage.kind == StageKind::Return);
                 let release = match plan.release {
                     Some(number) => format!("release {number}"),
+                    None if returns => "what was there before".to_owned(),
                     None if plan.interrupts() => "stop".to_owned(),
                     None if plan.stages.iter().any(|stage| stage.kind == StageKind::Image) => {
                         "push".to_owned()
@@ -223,7 +225,11 @@ impl Sink for Terminal {
                     None => "sync".to_owned(),
                 };
                 self.state("", &format!("{} · {release}", plan.deployment));
-                for difference in plan.differences.iter().filter(|_| plan.running.is_some()) {
+                if let (Some(last), false) = (plan.against, plan.differences.is_empty()) {
+                    self.state("·", &format!("it differs from release {last}, the last that served:"));
+                }
+                let compared = plan.running.is_some() || plan.against.is_some();
+                for difference in plan.differences.iter().filter(|_| compared) {
                     self.state("·", difference);
                 }
             }

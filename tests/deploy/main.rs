@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what a test takes for granted may panic")]
 
+mod adoption;
 mod bench;
 mod conflicts;
 mod delivered;
@@ -10,6 +11,7 @@ mod delivered;
 mod desk;
 mod endpoint;
 mod faults;
+mod history;
 mod hooks;
 mod images;
 mod lock;

@@ -13,6 +13,7 @@ mod fabric;
 mod fetch;
 mod hangs;
 mod harness;
+mod history;
 mod hosts;
 mod images;
 mod init;

@@ -10,6 +10,7 @@ use crate::cluster::facts::{
     Listener, ModelFolder, ModelScan, NoDocker, Nvidia, Ours, Process, RdmaDevice, Route, Software, Sshd,
     System, User,
 };
+use crate::cluster::parse::served;
 use crate::container::{
     self, ContainerSpec, ImageContent, LABEL_DEPLOYMENT, LABEL_FORMAT, LABEL_RANK, LABEL_RELEASE, LABEL_SPEC,
     hex,
@@ -113,6 +114,14 @@ impl FakeContainer {
             restart: "no".to_owned(),
             gpus: new.spec.gpus,
             ours: ours(&new.labels),
+            argv: served::blotted(&new.spec.argv),
+            mounts: new
+                .spec
+                .mounts
+                .iter()
+                .filter(|mount| mount.source.starts_with('/'))
+                .map(|mount| (mount.target.clone(), mount.source.clone()))
+                .collect(),
             ..Container::default()
         });
         made.spec = Some(new.spec.clone());
