@@ -34,9 +34,9 @@ use crate::host::HostError;
 use crate::plan::foreign::held;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan, StageKind, built};
-use crate::profile::{Node, Profile};
+use crate::profile::{Node, NodeName, Profile};
 use crate::release::lock::{self, Claim, Lock, LockError};
-use crate::release::{Outcome, Release, ReleaseNumber};
+use crate::release::{Ended, Outcome, Release, ReleaseNumber};
 use crate::transfer::build_image;
 
 pub use check::{Examined, check};
@@ -280,25 +280,52 @@ impl Operation<'_> {
 
     /// Ends every container of the deployment; the logs are kept.
     pub async fn stop(&self) -> RunOutcome {
+        self.stop_without(&[]).await
+    }
+
+    /// The same where some nodes are away. The others remember what must not run there any more, and the next stop or
+    /// deploy ends it.
+    pub async fn stop_without(&self, away: &[(NodeName, HostError)]) -> RunOutcome {
         let outcome = match self.begin("stop", &Delivery::default()).await {
             Err(outcome) => outcome,
             Ok((lock, facts)) => {
-                let plan = planner::stop(&self.profile.name, &facts);
+                let plan = planner::stop(&self.profile.name, &facts, &self.ended(away, &facts));
                 let release = plan.running;
-                if plan.is_empty() {
-                    RunOutcome::NothingToDo { release: None, endpoint: None }
+                let done = if plan.is_empty() {
+                    Ok(())
                 } else {
-                    match self.run(&plan, &self.cancel.or_lost(&lock)).await {
-                        Ok(_) => {
-                            self.tell_held(&held(&facts)).await;
-                            RunOutcome::Stopped { release }
-                        }
-                        Err(error) => self.stop_failed(&error).await,
+                    self.run(&plan, &self.cancel.or_lost(&lock)).await.map(drop)
+                };
+                match done {
+                    Err(error) => self.stop_failed(&error).await,
+                    Ok(()) if !away.is_empty() => without(away, &facts),
+                    Ok(()) if plan.is_empty() => RunOutcome::NothingToDo { release: None, endpoint: None },
+                    Ok(()) => {
+                        self.tell_held(&held(&facts)).await;
+                        RunOutcome::Stopped { release }
                     }
                 }
             }
         };
         self.finish(outcome).await
+    }
+
+    /// What must not run any more on nodes that are away: whatever is known of the deployment.
+    fn ended(&self, away: &[(NodeName, HostError)], facts: &[NodeFacts]) -> Vec<Ended> {
+        let release = planner::highest(&self.profile.name, facts);
+        if release == ReleaseNumber(0) {
+            return Vec::new();
+        }
+        let nodes = self.profile.cluster.nodes.iter();
+        let away = nodes.filter(|node| away.iter().any(|(name, _)| *name == node.name));
+        away.map(|node| Ended {
+            node: node.name.clone(),
+            host: node.host.clone(),
+            release,
+            when: self.operator.now,
+            operator: self.operator.who.clone(),
+        })
+        .collect()
     }
 
     /// Lock and look, unless the wish to end comes first.
@@ -399,7 +426,10 @@ impl Operation<'_> {
 
     /// Takes the nodes' lock, and waits for it as long as is wished.
     async fn lock(&self, command: &str) -> Result<Lock, LockError> {
-        let (head, name) = (&self.profile.head().name, &self.profile.name);
+        // Where the head is away, the first that is there.
+        let mut nodes = self.profile.cluster.nodes.iter().map(|node| &node.name);
+        let head = nodes.find(|node| self.hosts.contains_key(*node)).unwrap_or(&self.profile.head().name);
+        let name = &self.profile.name;
         let holder =
             format!("{}, `{command}` of `{name}`, since {:.0}", self.operator.who, self.operator.now);
         let began = Instant::now();
@@ -536,6 +566,21 @@ impl Operation<'_> {
             hints,
         };
         self.events.tell(Event::Failed { failure: Box::new(failure) }).await;
+    }
+}
+
+/// Stopped on the nodes that are there.
+fn without(away: &[(NodeName, HostError)], facts: &[NodeFacts]) -> RunOutcome {
+    let there: Vec<_> = facts.iter().map(|facts| facts.node.to_string()).collect();
+    let names: Vec<_> = away.iter().map(|(node, _)| node.to_string()).collect();
+    RunOutcome::Unreachable {
+        errors: away.iter().map(|(_, error)| in_full(error)).collect(),
+        hints: away.iter().filter_map(|(_, error)| error.hint()).collect(),
+        state: format!(
+            "nothing runs on {}; what may run on {} ends by the next stop or deploy that reaches it",
+            there.join(", "),
+            names.join(", ")
+        ),
     }
 }
 

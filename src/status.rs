@@ -26,7 +26,7 @@ use crate::execute::readiness::{self, Models};
 use crate::execute::{Hosts, door, environment};
 use crate::host::{Host, HostError, Script};
 use crate::operation;
-use crate::plan::{Endpoint, foreign, planner};
+use crate::plan::{Endpoint, ended, foreign, planner};
 use crate::profile::{Launch, Node, NodeName, Profile};
 use crate::release::{Foreign, Outcome, ReleaseNumber};
 
@@ -304,6 +304,7 @@ fn judge(
             gpu: seen.as_ref().ok().and_then(|facts| facts.gpus.first().cloned()),
         });
     }
+    problems.extend(orphans(profile, seen, release));
     let records = seen.values().flatten().flat_map(|facts| &facts.releases);
     let record = records.into_iter().find(|record| Some(record.number) == release);
     let outcome = record.map(|record| &record.outcome);
@@ -366,6 +367,30 @@ fn furthest(probe: Option<&Result<f64, Mute>>, group: Option<&GroupStatus>, all_
         _ if group.is_some_and(|group| group.wanted.is_subset(&group.alive)) => Some(Rung::Joined),
         _ => all_run.then_some(Rung::Up),
     }
+}
+
+/// Containers that run and are not of the group that runs.
+fn orphans(profile: &Profile, seen: &Seen, release: Option<ReleaseNumber>) -> Vec<Problem> {
+    let facts: Vec<NodeFacts> = seen.values().flatten().cloned().collect();
+    let mut found = Vec::new();
+    for node in &facts {
+        for (container, ours) in node.ours(&profile.name).filter(|(container, _)| container.state.running) {
+            let what = format!("{} runs rank {} of release {}", node.node, ours.rank, ours.release);
+            let why = match (ended::of(&facts, &node.node, ours.release), release) {
+                (Some(ended), _) => format!(
+                    "which was stopped on {} by {}, while the node was away",
+                    ended.when.strftime("%Y-%m-%d %H:%M UTC"),
+                    ended.operator
+                ),
+                (None, Some(release)) if release != ours.release => format!("while release {release} runs"),
+                _ => continue,
+            };
+            let name = &profile.name;
+            let hint = format!("the next deploy ends {}, and so does sparkctl stop {name}", container.name);
+            found.push(Problem { message: format!("{what}, {why}"), hint: Some(hint) });
+        }
+    }
+    found
 }
 
 /// What is wrong with the record of the release that runs.

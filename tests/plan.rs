@@ -124,7 +124,7 @@ async fn stop() {
     let desk = Desk::seed();
     desk.deployed().await;
     let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
-    show("stop", &planner::stop(&desk.profile.name, &facts));
+    show("stop", &planner::stop(&desk.profile.name, &facts, &[]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +191,7 @@ async fn after_each_command_nothing_is_left_to_do() {
     assert!(matches!(run.outcome, Some(RunOutcome::Stopped { release: Some(release) }) if release.0 == 1));
     desk.hold_to_account(&run);
     let facts = operation::look(&desk.profile, &desk.hosts()).await.unwrap();
-    assert!(planner::stop(&desk.profile.name, &facts).is_empty());
+    assert!(planner::stop(&desk.profile.name, &facts, &[]).is_empty());
 }
 
 /// Planning is a function: the same facts, the same plan.

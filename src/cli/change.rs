@@ -190,8 +190,10 @@ async fn run(
     }
     told(profile, places, command, further, global, async |events, cancel| {
         let (hosts, errors) = session::connect(profile, global).await;
-        if errors.is_empty() {
-            operate(profile, global, &hosts, what, claim, events, cancel).await
+        // A group can be stopped while a node is away; nothing else can be done without it.
+        let enough = matches!(what, What::Stop) && !hosts.is_empty();
+        if errors.is_empty() || enough {
+            operate(profile, global, &hosts, &errors, what, claim, events, cancel).await
         } else {
             unreachable(profile, &errors, events).await
         }
@@ -259,10 +261,12 @@ pub(super) async fn told(
     })
 }
 
+#[expect(clippy::too_many_arguments, reason = "what a run is made of")]
 async fn operate(
     profile: &Profile,
     global: &Global,
     hosts: &Hosts,
+    away: &[(NodeName, HostError)],
     what: What,
     claim: &Claim,
     events: &Events,
@@ -276,7 +280,7 @@ async fn operate(
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
         What::Push(delivery) => operation.push(&delivery).await,
         What::Rollback(target) => operation.rollback(target).await,
-        What::Stop => operation.stop().await,
+        What::Stop => operation.stop_without(away).await,
         What::Sync(wishes) => operation.sync(wishes).await,
     }
 }

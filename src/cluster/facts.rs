@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::container::ImageContent;
 use crate::delivery::kept::KeptFacts;
 use crate::profile::{DeploymentName, NodeName};
-use crate::release::{Release, ReleaseNumber};
+use crate::release::{Ended, Release, ReleaseNumber};
 
 pub use docker::{
     Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore,
@@ -112,6 +112,9 @@ pub struct NodeFacts {
     pub unreadable_releases: Vec<String>,
     /// The highest release number seen on the node, readable or not.
     pub highest_release: Option<ReleaseNumber>,
+    /// What of this deployment must not run any more on nodes that were away when it was stopped here.
+    #[serde(default)]
+    pub ended: Vec<Ended>,
     /// Placed files and secrets of this deployment that lie on the node.
     #[serde(default)]
     pub kept: KeptFacts,

@@ -164,6 +164,7 @@ pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, Hos
         releases: seen.releases,
         unreadable_releases: seen.unreadable_releases,
         highest_release: seen.highest_release,
+        ended: seen.ended,
         kept: seen.kept,
     })
 }

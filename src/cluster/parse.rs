@@ -24,7 +24,7 @@ use super::facts::{
 };
 use crate::delivery::kept::KeptFacts;
 use crate::profile::DeploymentName;
-use crate::release::{Release, ReleaseNumber};
+use crate::release::{Ended, Release, ReleaseNumber};
 
 /// All of a node's facts but those that the Docker Engine tells.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,6 +54,7 @@ pub struct Seen {
     pub releases: Vec<Release>,
     pub unreadable_releases: Vec<String>,
     pub highest_release: Option<ReleaseNumber>,
+    pub ended: Vec<Ended>,
     pub kept: KeptFacts,
 }
 
@@ -101,6 +102,7 @@ pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen,
         releases: releases.read,
         unreadable_releases: releases.unreadable,
         highest_release: releases.highest,
+        ended: releases.ended,
         kept: KeptFacts::parse(&text("kept")),
         gaps: gaps.0,
     })

@@ -183,6 +183,10 @@ pub(super) async fn act(
             Ok(changed(store::write(node, &clock.with_what_is_known(release)).await?))
         }
         Action::Retire { container, release, rank } => retire(node, container, *release, *rank).await,
+        Action::WriteEnded { deployment, ended } => {
+            store::write_ended(node, deployment, ended).await?;
+            Ok(changed(true))
+        }
         Action::StopForeign { foreign } => stop_foreign(node, foreign).await,
         Action::ReturnForeign { foreign } => return_foreign(node, foreign).await,
         Action::DropCache { path, whole } => {

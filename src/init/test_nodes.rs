@@ -153,6 +153,7 @@ pub fn bare(name: &str) -> NodeFacts {
         releases: Vec::new(),
         unreadable_releases: Vec::new(),
         highest_release: None,
+        ended: Vec::new(),
         kept: crate::delivery::kept::KeptFacts::default(),
     }
 }

@@ -6,7 +6,7 @@
 
 use super::group::{Steps, stages};
 use super::planner::{self, running};
-use super::{Action, Plan, StageKind, Step, group};
+use super::{Action, Plan, StageKind, Step, ended, group};
 use crate::cluster::facts::NodeFacts;
 use crate::engine;
 use crate::profile::{DeploymentName, Profile};
@@ -75,7 +75,7 @@ pub(crate) fn give_back(deployment: &DeploymentName, facts: &[NodeFacts], back: 
 
 /// Every container of the deployment ends, and they come back.
 pub(crate) fn clear(deployment: &DeploymentName, facts: &[NodeFacts], back: &[Foreign]) -> Plan {
-    let mut all = vec![group::retire(deployment, facts)];
+    let mut all = vec![group::retire(deployment, facts), ended::forget(deployment, facts)];
     all.extend(returned(facts, back));
     of_steps(deployment, facts, all)
 }

@@ -6,6 +6,7 @@
 pub mod built;
 mod bytes;
 mod difference;
+pub(crate) mod ended;
 pub mod fanout;
 pub(crate) mod foreign;
 mod group;
@@ -31,7 +32,7 @@ use crate::delivery::Content;
 use crate::delivery::kept::{Kept, KeptKind};
 use crate::engine::{self, prelude::SECRETS_TARGET};
 use crate::profile::{Bench, DeploymentName, EngineKind, Hook, Launch, NodeName, Profile, Transfer, Verify};
-use crate::release::{Foreign, Release, ReleaseNumber};
+use crate::release::{Ended, Foreign, Release, ReleaseNumber};
 
 /// What will be done to a deployment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -132,6 +133,8 @@ pub enum StageKind {
     Begin,
     /// The running group ends; its logs are kept. So do other people's containers that are in the way.
     Stop,
+    /// What was to end on nodes that were away has ended.
+    Forget,
     /// Other people's containers come back. Nothing of ours is started in the same plan.
     Return,
     /// What the nodes' memory need not hold is dropped from it: no engine of ours runs now.
@@ -162,6 +165,7 @@ impl fmt::Display for StageKind {
             Self::Files => "files",
             Self::Begin => "begin",
             Self::Stop => "stop",
+            Self::Forget => "forget",
             Self::Return => "return",
             Self::Memory => "memory",
             Self::Start => "start",
@@ -249,6 +253,8 @@ pub enum Action {
     WriteRelease { release: Box<Release> },
     /// A container of ours ends for good: restart policy off, stopped, log kept, removed.
     Retire { container: String, release: ReleaseNumber, rank: u32 },
+    /// What must not run any more on nodes that are away is remembered here, or not any more.
+    WriteEnded { deployment: DeploymentName, ended: Vec<Ended> },
     /// A container of other people's is stopped, and does not come back with the node. The newest record remembers it.
     StopForeign { foreign: Foreign },
     /// It runs again, with its own restart policy.

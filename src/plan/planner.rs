@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::difference::{between, differences};
-use super::{Action, Plan, StageKind, Step, bytes, foreign, group};
+use super::{Action, Plan, StageKind, Step, bytes, ended, foreign, group};
 use crate::check::{self, Finding, Severity};
-use crate::cluster::facts::{ModelFolder, NodeFacts};
+use crate::cluster::facts::{Container, ModelFolder, NodeFacts, Ours};
 use crate::container::{ImageContent, Rank};
 use crate::delivery::{Delivery, kept};
 use crate::engine::{self, Member, rules};
 use crate::fabric::Links;
 use crate::profile::{DeploymentName, NodeName, Profile};
-use crate::release::{FORMAT, Figures, Outcome, RecordedImage, Release, ReleaseNumber};
+use crate::release::{Ended, FORMAT, Figures, Outcome, RecordedImage, Release, ReleaseNumber};
 
 /// Who plans, and when: what goes into a new release's record.
 #[derive(Debug, Clone)]
@@ -205,15 +205,20 @@ pub fn sync(profile: &Profile, facts: &[NodeFacts], wishes: SyncWishes) -> Resul
     })
 }
 
-/// What `stop` will do: every container of the deployment ends.
-pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts]) -> Plan {
+/// What `stop` will do: every container of the deployment ends. What must not run any more on nodes that are away, `away`,
+/// is remembered first.
+pub fn stop(deployment: &DeploymentName, facts: &[NodeFacts], away: &[Ended]) -> Plan {
     Plan {
         deployment: deployment.clone(),
         release: None,
         running: running(deployment, facts),
         engine: None,
         nodes: facts.iter().map(|facts| facts.node.clone()).collect(),
-        stages: group::stages([group::retire(deployment, facts)]),
+        stages: group::stages([
+            ended::remember(deployment, facts, away),
+            group::retire(deployment, facts),
+            ended::forget(deployment, facts),
+        ]),
         differences: Vec::new(),
         against: None,
         last_start_seconds: None,
@@ -270,7 +275,7 @@ fn same_nodes(one: &Profile, other: &Profile) -> bool {
 }
 
 /// The highest number that any node knows, from records or from containers.
-fn highest(deployment: &DeploymentName, facts: &[NodeFacts]) -> ReleaseNumber {
+pub(crate) fn highest(deployment: &DeploymentName, facts: &[NodeFacts]) -> ReleaseNumber {
     let recorded = facts.iter().filter_map(|facts| facts.highest_release);
     let labelled = facts.iter().flat_map(|facts| facts.ours(deployment)).map(|(_, ours)| ours.release);
     recorded.chain(labelled).max().unwrap_or(ReleaseNumber(0))
@@ -296,14 +301,17 @@ fn newest(facts: &[NodeFacts], wanted: impl Fn(&Release) -> bool) -> Option<Rele
         .cloned()
 }
 
-/// The release of the containers that run: of the head's, else of any.
+/// The release of the containers that run: of the head's, else of any. What came back on a node that was away when its group
+/// was stopped counts for nothing.
 pub fn running(deployment: &DeploymentName, facts: &[NodeFacts]) -> Option<ReleaseNumber> {
+    let may_run = |(node, container, ours): &(&NodeName, &Container, &Ours)| {
+        container.state.running && ended::of(facts, node, ours.release).is_none()
+    };
     facts
         .iter()
-        .flat_map(|facts| facts.ours(deployment))
-        .filter(|(container, _)| container.state.running)
-        .map(|(_, ours)| ours.release)
-        .next()
+        .flat_map(|facts| facts.ours(deployment).map(move |(container, ours)| (&facts.node, container, ours)))
+        .find(may_run)
+        .map(|(_, _, ours)| ours.release)
 }
 
 /// What a release that has no record yet comes with.
@@ -333,7 +341,8 @@ fn bring_up(
     let differences = differences(&release, facts);
     let current = running(&profile.name, facts);
     let recorded = current.and_then(|number| release_numbered(number, facts));
-    let in_place = differences.is_empty();
+    let in_place = differences.is_empty() && current.is_some();
+    let forget = ended::forget(&profile.name, facts);
     let in_the_way = check::to_stop(&profile, facts);
     let stopped: Vec<_> = foreign::held(facts).into_iter().chain(in_the_way.iter().cloned()).collect();
     let mut all = vec![(StageKind::Weights, copies), (StageKind::Image, images), (StageKind::Files, files)];
@@ -346,7 +355,9 @@ fn bring_up(
             all.push((StageKind::Stop, foreign::stop(&in_the_way).collect()));
         }
         let record = group::record(&release, facts, false);
-        if record.1.is_empty() && !in_the_way.is_empty() {
+        let beside = !in_the_way.is_empty() || !forget.1.is_empty();
+        all.push(forget);
+        if record.1.is_empty() && beside {
             all.extend(group::prove(&release));
         } else if !record.1.is_empty() {
             all.extend(group::prove(&release));
@@ -361,6 +372,7 @@ fn bring_up(
         }
         let (kind, ours) = group::retire(&profile.name, facts);
         all.push((kind, foreign::stop(&in_the_way).chain(ours).collect()));
+        all.push(forget);
         all.push(group::free(&release, facts));
         all.push(group::start(&release));
         all.extend(group::prove(&release));

@@ -82,7 +82,10 @@ fn lines(plan: &Plan, stage: &Stage) -> Vec<String> {
                 Action::WriteRelease { release } => Some(release.number),
                 _ => None,
             });
-            vec![format!("record release {} on {}", number.or(plan.release).map_or(0, |n| n.0), all())]
+            match number.or(plan.release) {
+                Some(number) => vec![format!("record release {number} on {}", all())],
+                None => stage.steps.iter().map(|step| act(&step.node, &step.action)).collect(),
+            }
         }
         StageKind::Ready => {
             let gather = stage.steps.iter().find_map(|step| match &step.action {
@@ -187,6 +190,11 @@ pub fn act(node: &NodeName, action: &Action) -> String {
         Action::WriteRelease { release } => format!("{node}   record release {}", release.number),
         Action::Retire { container, release, .. } => {
             format!("{node}   {container} (release {release}), its log is kept")
+        }
+        Action::WriteEnded { ended, .. } => {
+            let nodes: Vec<_> = ended.iter().map(|ended| ended.node.as_str()).collect();
+            let nodes = if nodes.is_empty() { "no node".to_owned() } else { nodes.join(", ") };
+            format!("{node}   remember what must not run any more on {nodes}")
         }
         Action::StopForeign { foreign } => {
             format!("{node}   {}, which is not sparkctl's; it does not come back with the node", was(foreign))

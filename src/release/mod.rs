@@ -118,6 +118,30 @@ impl fmt::Display for Foreign {
     }
 }
 
+/// What must not run any more on a node that was away when the deployment's group was stopped. It lies on the nodes that
+/// were there, until that node is back and nothing of it runs there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ended {
+    /// The node that was away.
+    pub node: NodeName,
+    /// What `ssh` understands of it.
+    pub host: String,
+    /// This release, and all before it.
+    pub release: ReleaseNumber,
+    /// When the others were stopped, by the operator's clock: shown, never compared.
+    pub when: Timestamp,
+    pub operator: String,
+}
+
+/// The file that they lie in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndedFile {
+    pub format: u32,
+    pub nodes: Vec<Ended>,
+}
+
 /// A release without ranks would be one that runs already, whatever runs.
 fn some_ranks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rank>, D::Error> {
     let ranks = Vec::deserialize(from)?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Release, ReleaseNumber};
+use super::{Ended, EndedFile, FORMAT, Release, ReleaseNumber};
 use crate::bench::result::Report;
 use crate::host::{Host, HostError, Output, Script};
 use crate::profile::DeploymentName;
@@ -26,6 +26,22 @@ pub async fn write(host: &dyn Host, release: &Release) -> Result<bool, HostError
     );
     let output = succeeded(host, "write the record of the release", &host.run(script.input(json)).await?)?;
     Ok(output.trim() == "changed")
+}
+
+/// Writes what must not run any more on nodes that were away; nothing of it leaves no file.
+pub async fn write_ended(
+    host: &dyn Host,
+    deployment: &DeploymentName,
+    ended: &[Ended],
+) -> Result<(), HostError> {
+    let file = EndedFile { format: FORMAT, nodes: ended.to_vec() };
+    let json = if ended.is_empty() {
+        Vec::new()
+    } else {
+        serde_json::to_vec_pretty(&file).expect("a few names are always JSON")
+    };
+    let script = Script::new("write-ended", include_str!("write-ended.sh"), [deployment.to_string()]);
+    succeeded(host, "write what is ended", &host.run(script.input(json)).await?).map(drop)
 }
 
 /// Writes a benchmark beside the record, whole or not at all.

@@ -77,7 +77,9 @@ pub fn status(status: &Status, now: Timestamp, verbose: bool) -> String {
         let back = format!("sparkctl rollback {} --to 0", status.deployment);
         let _ = writeln!(out, "  stopped for it on {}: {}; back by `{back}`", foreign.node, was(foreign));
     }
-    for problem in status.problems.iter().skip(1) {
+    // The first stands in the first line, where there is room for it.
+    let told = usize::from(status.health != Health::Stopped);
+    for problem in status.problems.iter().skip(told) {
         let _ = writeln!(out, "  {}", problem.message);
     }
     for warning in &status.warnings {

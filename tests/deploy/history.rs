@@ -147,7 +147,7 @@ async fn what_has_drifted_is_told() {
         ),
         (
             |desk| lose(desk, "spark2", "qwen35"),
-            "rank 1 (spark2) reads /templates/chat.jinja, which does not lie",
+            "rank 1 (spark2) reads /sparkctl/chat.jinja, which does not lie",
         ),
         (
             |desk| {
@@ -172,7 +172,7 @@ async fn what_has_drifted_is_told() {
     let desk = with_file(&Desk::seed(), "one");
     desk.deployed().await;
     let asked = async |desk: &Desk| status::ask(&desk.profile, &desk.hosts(), &[]).await;
-    assert_eq!(asked(&desk).await.warnings, []);
+    assert!(asked(&desk).await.warnings.is_empty());
     for (spoil, wanted) in cases {
         let desk = desk.copy();
         spoil(&desk);

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test takes for granted may panic")]
 
 mod adoption;
+mod away;
 mod bench;
 mod conflicts;
 mod delivered;

@@ -3,6 +3,7 @@
 //!
 //! The rig is one, so the tests take turns, and each begins from a clean one.
 
+mod away;
 mod bench;
 mod check;
 mod conflicts;

@@ -289,6 +289,10 @@ look_for_models() {
 releases() {
   section releases
   [ -n "$deployment" ] || return 0
+  if [ -e "$HOME/.local/state/sparkctl/$deployment/ended.json" ]; then
+    section ended
+    cat "$HOME/.local/state/sparkctl/$deployment/ended.json" 2>&1
+  fi
   for folder in "$HOME/.local/state/sparkctl/$deployment/releases"/*/; do
     [ -d "$folder" ] || continue
     folder=${folder%/}

@@ -1,10 +1,11 @@
 //! Records of releases.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::Sections;
 use crate::profile::DeploymentName;
-use crate::release::{FORMAT, Release, ReleaseNumber};
+use crate::release::{Ended, EndedFile, FORMAT, Release, ReleaseNumber};
 
 /// What lies in a deployment's folder.
 #[derive(Default)]
@@ -13,6 +14,8 @@ pub(super) struct Releases {
     pub read: Vec<Release>,
     pub unreadable: Vec<String>,
     pub highest: Option<ReleaseNumber>,
+    /// What must not run any more on nodes that were away.
+    pub ended: Vec<Ended>,
 }
 
 /// From the sections `release NNNN`. A folder's number counts even where its record does not.
@@ -24,7 +27,7 @@ pub(super) fn releases(sections: &Sections, deployment: Option<&DeploymentName>)
             seen.highest = seen.highest.max(Some(number));
         }
         let release = number.and_then(|number| {
-            let release = release(json)?;
+            let release: Release = document(json)?;
             if release.number != number {
                 return Err(format!("it says that it is release {}", release.number));
             }
@@ -38,11 +41,17 @@ pub(super) fn releases(sections: &Sections, deployment: Option<&DeploymentName>)
             Err(why) => seen.unreadable.push(format!("releases/{folder}: {why}")),
         }
     }
+    if let Some(json) = sections.bytes("ended") {
+        match document::<EndedFile>(json) {
+            Ok(file) => seen.ended = file.nodes,
+            Err(why) => seen.unreadable.push(format!("ended.json: {why}")),
+        }
+    }
     seen.read.sort_by_key(|release| release.number);
     seen
 }
 
-fn release(json: &[u8]) -> Result<Release, String> {
+fn document<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     #[derive(Deserialize)]
     struct Format {
         format: u32,

@@ -78,6 +78,9 @@ pub(super) fn print(state: &mut State, node: &NodeName, arguments: &[String]) ->
         more(&mut page, machine);
     }
     page.section("releases", "");
+    if let Some(ended) = machine.ended.get(deployment) {
+        page.section("ended", ended);
+    }
     for ((_, folder), there) in machine.releases.iter().filter(|((of, _), _)| of == deployment) {
         page.section(&format!("release {folder}"), release_text(there));
     }

@@ -55,6 +55,8 @@ pub struct Machine {
     pub containers: BTreeMap<String, FakeContainer>,
     /// Release folders by deployment and folder name.
     pub releases: BTreeMap<(String, String), ReleaseFolder>,
+    /// The files that say what must not run any more on nodes that were away, by deployment.
+    pub ended: BTreeMap<String, Vec<u8>>,
     /// Placed files and secrets, by their path below `~/.local/state/sparkctl/`.
     pub kept: BTreeMap<String, Vec<u8>>,
     /// Names of Docker's volumes.

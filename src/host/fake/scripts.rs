@@ -53,6 +53,15 @@ pub(super) fn run(state: &mut State, node: &NodeName, script: &Script) -> Output
             there.record = Some(script.input.clone());
             good(if changed { "changed\n" } else { "unchanged\n" })
         }
+        "write-ended" => {
+            let ended = &mut state.machine(node).ended;
+            if script.input.is_empty() {
+                ended.remove(argument(0));
+            } else {
+                ended.insert(argument(0).to_owned(), script.input.clone());
+            }
+            good("changed\n")
+        }
         "write-bench" => {
             let there = state.machine(node).releases.entry(folder).or_default();
             there.bench = Some(script.input.clone());
