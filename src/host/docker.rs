@@ -236,18 +236,24 @@ pub(super) async fn remove(engine: &Engine, name: &str) -> Result<(), Trouble> {
 }
 
 pub(super) async fn set_restart(engine: &Engine, name: &str, policy: &str) -> Result<(), Trouble> {
-    let (name, tries) = policy.split_once(':').map_or((policy, None), |(name, tries)| (name, Some(tries)));
-    let tries = tries.map(str::parse).transpose();
-    let (name, tries) = match (name, tries) {
-        ("no", Ok(None)) => (RestartPolicyNameEnum::NO, None),
-        ("always", Ok(None)) => (RestartPolicyNameEnum::ALWAYS, None),
-        ("unless-stopped", Ok(None)) => (RestartPolicyNameEnum::UNLESS_STOPPED, None),
-        ("on-failure", Ok(tries)) => (RestartPolicyNameEnum::ON_FAILURE, tries),
-        _ => return Err(Trouble::Refused(format!("`{policy}` is no restart policy"))),
-    };
-    let policy = RestartPolicy { name: Some(name), maximum_retry_count: tries };
+    let wrong = || Trouble::Refused(format!("`{policy}` is no restart policy"));
+    let policy = restart_policy(policy).ok_or_else(wrong)?;
     let body = ContainerUpdateBody { restart_policy: Some(policy), ..ContainerUpdateBody::default() };
     engine.api.update_container(name, body).await.map_err(ordinary)
+}
+
+/// A restart policy as Docker's command line spells it.
+fn restart_policy(text: &str) -> Option<RestartPolicy> {
+    let (name, tries) = text.split_once(':').map_or((text, None), |(name, tries)| (name, Some(tries)));
+    let tries: Option<i64> = tries.map(str::parse).transpose().ok()?;
+    let name = match (name, tries) {
+        ("no", None) => RestartPolicyNameEnum::NO,
+        ("always", None) => RestartPolicyNameEnum::ALWAYS,
+        ("unless-stopped", None) => RestartPolicyNameEnum::UNLESS_STOPPED,
+        ("on-failure", _) => RestartPolicyNameEnum::ON_FAILURE,
+        _ => return None,
+    };
+    Some(RestartPolicy { name: Some(name), maximum_retry_count: tries })
 }
 
 pub(super) async fn log(
@@ -285,6 +291,30 @@ mod tests {
 
     use super::*;
     use crate::container::{self, ContainerSpec, ImageContent};
+
+    /// What is told of a container is what it can be given again.
+    #[test]
+    fn a_restart_policy_is_set_as_it_is_told() {
+        for (name, tries, text) in [
+            ("no", 0, "no"),
+            ("always", 0, "always"),
+            ("unless-stopped", 0, "unless-stopped"),
+            ("on-failure", 0, "on-failure"),
+            ("on-failure", 3, "on-failure:3"),
+        ] {
+            let policy = serde_json::json!({ "Name": name, "MaximumRetryCount": tries });
+            let answer =
+                serde_json::json!({ "HostConfig": { "RestartPolicy": policy, "AutoRemove": tries == 3 } });
+            let seen = facts::container(serde_json::from_value(answer).unwrap());
+            assert_eq!((seen.restart.as_str(), seen.auto_remove), (text, tries == 3));
+            let set = restart_policy(text).unwrap();
+            assert_eq!(set.name.unwrap().to_string(), name);
+            assert_eq!(set.maximum_retry_count, (tries > 0).then_some(tries));
+        }
+        assert!(
+            ["", "sometimes", "always:3", "on-failure:x"].iter().all(|text| restart_policy(text).is_none())
+        );
+    }
 
     #[test]
     fn a_container_is_made_as_specified() {

@@ -389,6 +389,25 @@ fn records_of_releases() {
 }
 
 #[test]
+fn what_must_not_run_any_more() {
+    let with = |json: &str| {
+        let text = RIG.replace(
+            "=== sparkctl releases ===\n",
+            &format!("=== sparkctl releases ===\n\n=== sparkctl ended ===\n{json}\n"),
+        );
+        read(&text).unwrap()
+    };
+    assert_eq!(read(RIG).unwrap().ended, []);
+    let one = r#"{"node": "spark2", "host": "10.77.0.12", "release": 3, "when": "2026-03-01T09:00:00Z", "operator": "ada@laptop"}"#;
+    let seen = with(&format!(r#"{{"format": 1, "nodes": [{one}]}}"#));
+    assert_eq!((seen.ended[0].node.as_str(), seen.ended[0].release), ("spark2", ReleaseNumber(3)));
+    let newer = with(r#"{"format": 2, "nodes": [], "more": 1}"#);
+    assert_eq!(newer.ended, []);
+    let why = newer.unreadable_releases.last().unwrap();
+    assert_eq!(why, "ended.json: it was written by a newer sparkctl (format 2; this one reads up to 1)");
+}
+
+#[test]
 fn a_bare_machine() {
     let seen = read(BARE).unwrap();
     assert_eq!(seen.system.os, "Debian GNU/Linux 12 (bookworm)");
