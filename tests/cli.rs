@@ -47,7 +47,7 @@ fn wrong_usage_is_status_2_and_says_what_to_do() {
         (&[], "Usage"),
         (&["frobnicate"], "frobnicate"),
         (&["deploy"], "PROFILE"),
-        (&["rollback", "--to", "0"], "not a release number"),
+        (&["rollback", "--to", "latest"], "not a release number"),
         (&["logs", "-f", "--release", "1"], "cannot be used with"),
         (&["deploy", "no/such/file.yaml"], "cannot read the file"),
         (&["status"], "no deployment is known on this machine"),

@@ -380,3 +380,27 @@ fn what_is_known_of_a_gpu_that_idles() {
     assert_eq!(lost, [("sparkctl-gather-test-0", "Failed to initialize NVML: Unknown Error")]);
     assert!(seen.gaps.is_empty(), "{:?}", seen.gaps);
 }
+
+/// What one script writes, the other reads.
+#[test]
+fn what_must_not_run_any_more() {
+    let home = tempfile::tempdir().unwrap();
+    let write = |text: &str| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/src/release/write-ended.sh");
+        let mut child = Command::new("sh")
+            .args([script, "gather-test"])
+            .env("HOME", home.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success());
+        seen(&[], &request(Depth::Status), home.path()).ended
+    };
+    let one = r#"{"node": "spark2", "host": "spark2.lan", "release": 3, "when": "2026-03-01T09:00:00Z", "operator": "ada"}"#;
+    let ended = write(&format!(r#"{{"format": 1, "nodes": [{one}]}}"#));
+    assert_eq!((ended.len(), ended[0].host.as_str()), (1, "spark2.lan"));
+    assert_eq!(write(""), []);
+    assert_eq!(fs::read_dir(home.path().join(".local/state/sparkctl/gather-test")).unwrap().count(), 0);
+}

@@ -189,6 +189,11 @@ impl Operation<'_> {
                 Ok(_) => down(
                     "nothing ran before; the failed containers were removed, their logs are kept".to_owned(),
                 ),
+                Err(error) if !back.is_empty() => down(format!(
+                    "what ran before did not all come back: {}; `sparkctl rollback {} --to 0` goes on with that",
+                    in_full(&error),
+                    self.profile.name
+                )),
                 Err(error) => {
                     down(format!("nothing ran before, and the failed containers remain: {}", in_full(&error)))
                 }
