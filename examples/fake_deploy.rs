@@ -18,6 +18,7 @@ use sparkctl::operation::{self, Operation};
 use sparkctl::plan::planner::{self, Operator};
 use sparkctl::plan::render;
 use sparkctl::profile::Profile;
+use sparkctl::release::journal::Journal;
 use sparkctl::release::lock::Claim;
 use sparkctl::report::{report, terminal::Terminal};
 
@@ -60,6 +61,7 @@ async fn deploy(profile: &Profile, cluster: &FakeCluster) -> Result<RunOutcome, 
         cancel: &cancel,
         reconnect: &hosts,
         claim: &Claim::new(),
+        journal: &Journal::default(),
     };
     let outcome = operation.deploy(&Delivery::default()).await;
     drop(events);

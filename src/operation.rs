@@ -7,6 +7,7 @@
 mod back;
 mod check;
 mod fetch;
+mod found;
 mod hooks;
 mod push;
 mod sync;
@@ -33,6 +34,7 @@ use crate::host::HostError;
 use crate::plan::planner::{self, Operator, OtherWeights, Planned, Refused};
 use crate::plan::{Endpoint, Plan, StageKind, built};
 use crate::profile::{Node, Profile};
+use crate::release::journal::Journal;
 use crate::release::lock::{self, Claim, Lock, LockError};
 use crate::release::{Outcome, Release, ReleaseNumber};
 use crate::transfer::build_image;
@@ -57,6 +59,8 @@ pub struct Operation<'a> {
     pub reconnect: &'a dyn Reconnect,
     /// How the lock is asked for.
     pub claim: &'a Claim,
+    /// Where the head keeps what an operation is at.
+    pub journal: &'a Journal,
 }
 
 /// Connects to the nodes anew.
@@ -209,13 +213,13 @@ impl Operation<'_> {
         let outcome = match self.begin("deploy", delivery).await {
             Err(outcome) => outcome,
             Ok((lock, facts)) => match self.prepared(delivery, facts, &lock).await {
-                Err(outcome) => self.tell_end("deploy", outcome).await,
+                Err(outcome) => self.tell_end("deploy", self.ended(outcome).await).await,
                 Ok((profile, facts, links)) => {
                     match planner::deploy(&profile, delivery, &facts, &links, self.operator) {
-                        Err(Refused(findings)) => RunOutcome::Refused { findings },
+                        Err(Refused(findings)) => self.ended(RunOutcome::Refused { findings }).await,
                         Ok(planned) => {
                             let outcome = self.carry_out("deploy", planned, &facts, &lock).await;
-                            self.tell_end("deploy", outcome).await
+                            self.tell_end("deploy", self.ended(outcome).await).await
                         }
                     }
                 }
@@ -233,8 +237,8 @@ impl Operation<'_> {
                 Ok(release) => match planner::restore(&release, &facts, OtherWeights::Refuse) {
                     Err(Refused(findings)) => RunOutcome::Refused { findings },
                     Ok(planned) => {
-                        self.tell_end("rollback", self.carry_out("rollback", planned, &facts, &lock).await)
-                            .await
+                        let outcome = self.carry_out("rollback", planned, &facts, &lock).await;
+                        self.tell_end("rollback", self.ended(outcome).await).await
                     }
                 },
             },
@@ -249,13 +253,16 @@ impl Operation<'_> {
             Ok((lock, facts)) => {
                 let plan = planner::stop(&self.profile.name, &facts);
                 let release = plan.running;
+                let found = self.tell_found("stop", &plan, &facts).await;
                 if plan.is_empty() {
+                    self.settle(found).await;
                     RunOutcome::NothingToDo { release: None, endpoint: None }
                 } else {
-                    match self.run(&plan, &self.cancel.or_lost(&lock)).await {
+                    let outcome = match self.run(&plan, &self.cancel.or_lost(&lock)).await {
                         Ok(_) => RunOutcome::Stopped { release },
                         Err(error) => self.stop_failed(&error).await,
-                    }
+                    };
+                    self.ended(outcome).await
                 }
             }
         };
@@ -318,6 +325,7 @@ impl Operation<'_> {
     ) -> Result<(), RunOutcome> {
         let (stage, head) = (StageKind::Build, &self.profile.head().name);
         let began = Instant::now();
+        self.journal.begin_with(vec![(stage.to_string(), vec![format!("{head} {name}")])], self.events).await;
         self.events.tell(Event::StageStarted { stage }).await;
         let mut line = |said: &str| {
             let figure = Some(said.chars().take(100).collect());
@@ -351,6 +359,7 @@ impl Operation<'_> {
             LockError::Held { holder, .. } => RunOutcome::Locked { holder },
             LockError::Host(error) => unreachable_outcome(&[error], "nothing was changed"),
         })?;
+        self.open_journal(command);
         let facts = look(self.profile, self.hosts).await;
         let unreachable = |errors: Vec<HostError>| unreachable_outcome(&errors, "nothing was changed");
         let mut facts = facts.map_err(unreachable)?;
@@ -415,7 +424,7 @@ impl Operation<'_> {
 
     async fn run(&self, plan: &Plan, cancel: &Cancel) -> Result<Executed, ExecuteError> {
         self.events.tell(Event::Planned { plan: Box::new(plan.clone()) }).await;
-        execute(plan, self.hosts, self.events, cancel).await
+        execute(plan, self.hosts, self.events, cancel, self.journal).await
     }
 
     async fn carry_out(
@@ -429,11 +438,15 @@ impl Operation<'_> {
         for finding in warnings {
             self.events.tell(Event::Warning { finding }).await;
         }
+        let found = self.tell_found(command, &plan, facts).await;
         if plan.is_empty() {
             self.events.tell(Event::Planned { plan: Box::new(plan.clone()) }).await;
             // What is there is as it should be; whether it serves, only the endpoint can say.
             return match self.serving(facts).await {
-                Ok(release) => RunOutcome::NothingToDo { release: Some(release), endpoint: plan.endpoint },
+                Ok(release) => {
+                    self.settle(found).await;
+                    RunOutcome::NothingToDo { release: Some(release), endpoint: plan.endpoint }
+                }
                 Err(why) => RunOutcome::NotServing { release: plan.running, why },
             };
         }
@@ -441,6 +454,7 @@ impl Operation<'_> {
             return refused;
         }
         let release = plan.release.expect("a plan that is not a stop has a release");
+        self.journal.plan(&plan, false);
         match self.run(&plan, &self.cancel.or_lost(lock)).await {
             Ok(Executed { figures, .. }) => {
                 for finding in environment::differences(&self.profile.name, &ranks, self.hosts).await {

@@ -3,6 +3,7 @@
 use super::{Finding, Seen};
 use crate::cluster::facts::{Limit, Missing, NodeFacts};
 use crate::plan::render::size;
+use crate::release::Release;
 
 /// Without which no group starts.
 pub(super) fn needed(seen: &Seen, findings: &mut Vec<Finding>) {
@@ -13,6 +14,14 @@ pub(super) fn needed(seen: &Seen, findings: &mut Vec<Finding>) {
                 Some(&facts.node),
                 format!("a release record cannot be read: {why}"),
                 "it may be of a newer sparkctl; it is left as it is",
+            ));
+        }
+        for words in facts.releases.iter().filter_map(Release::newer_words) {
+            findings.push(Finding::note(
+                "release-newer",
+                Some(&facts.node),
+                words,
+                "it is read as far as it is known here, and left as it is; use the newer sparkctl",
             ));
         }
     }

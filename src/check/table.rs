@@ -301,6 +301,13 @@ pub const CHECKS: &[Check] = &[
         "records of releases can be read",
         "a rollback cannot go to a release whose record is not understood",
     ),
+    check(
+        "host",
+        "release-newer",
+        N,
+        "no record of a release is of a newer sparkctl",
+        "such a record is read as far as it is known here and never written over, so an outcome may be missing in it",
+    ),
     check("gpu", "gpu-absent", E, "`nvidia-smi` reports a GPU", "the engine needs one"),
     check(
         "gpu",

@@ -37,6 +37,9 @@ pub async fn run(args: ReleasesArgs, global: &Global) -> Result<Exit, CommandErr
         Output::Text if releases.is_empty() => print(&format!("{}: no release yet\n", profile.name)),
         Output::Text => print(&report::status::releases(&releases, running, global.verbose > 0)),
     }
+    for words in releases.iter().filter_map(Release::newer_words) {
+        tracing::warn!("{words}; it is left as it is");
+    }
     for why in facts.iter().flat_map(|facts| &facts.unreadable_releases) {
         tracing::warn!("a release record cannot be read: {why}");
     }

@@ -20,6 +20,7 @@ use crate::container::ImageContent;
 use crate::delivery::kept::KeptFacts;
 use crate::profile::{DeploymentName, NodeName};
 use crate::release::{Release, ReleaseNumber};
+use crate::release::journal::{Entry, Holder};
 
 pub use docker::{
     Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore,
@@ -115,6 +116,12 @@ pub struct NodeFacts {
     /// Placed files and secrets of this deployment that lie on the node.
     #[serde(default)]
     pub kept: KeptFacts,
+    /// The last lines of this deployment's journal on the node, oldest first.
+    #[serde(default)]
+    pub journal: Vec<Entry>,
+    /// Who holds the node's lock.
+    #[serde(default)]
+    pub holder: Option<Holder>,
 }
 
 /// Something that was asked and could not be had.

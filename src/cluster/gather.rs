@@ -165,6 +165,8 @@ pub async fn gather(host: &dyn Host, request: &Request) -> Result<NodeFacts, Hos
         unreadable_releases: seen.unreadable_releases,
         highest_release: seen.highest_release,
         kept: seen.kept,
+        journal: seen.journal,
+        holder: seen.holder,
     })
 }
 

@@ -24,6 +24,7 @@ use super::facts::{
 };
 use crate::delivery::kept::KeptFacts;
 use crate::profile::DeploymentName;
+use crate::release::journal::{Entry, Holder};
 use crate::release::{Release, ReleaseNumber};
 
 /// All of a node's facts but those that the Docker Engine tells.
@@ -55,6 +56,8 @@ pub struct Seen {
     pub unreadable_releases: Vec<String>,
     pub highest_release: Option<ReleaseNumber>,
     pub kept: KeptFacts,
+    pub journal: Vec<Entry>,
+    pub holder: Option<Holder>,
 }
 
 /// Reads the output of `gather.sh`. The error is words.
@@ -102,6 +105,8 @@ pub fn parse(deployment: Option<&DeploymentName>, output: &[u8]) -> Result<Seen,
         unreadable_releases: releases.unreadable,
         highest_release: releases.highest,
         kept: KeptFacts::parse(&text("kept")),
+        journal: release::journal(&text("journal")),
+        holder: release::holder(&text("holder")),
         gaps: gaps.0,
     })
 }

@@ -27,6 +27,7 @@ use crate::host::{Host, HostError};
 use crate::plan::{Plan, Stage, StageKind};
 use crate::profile::NodeName;
 use crate::release::Figures;
+use crate::release::journal::{Journal, State};
 use crate::release::lock::Lock;
 
 pub(crate) use step::last_lines;
@@ -164,24 +165,28 @@ pub struct Executed {
     pub moved: u64,
 }
 
-/// Executes `plan`. Stages that only move bytes go together where they follow one another.
+/// Executes `plan`. Stages that only move bytes go together where they follow one another. Ahead of each, the journal says
+/// what it is.
 pub async fn execute(
     plan: &Plan,
     hosts: &Hosts,
     events: &Events,
     cancel: &Cancel,
+    journal: &Journal,
 ) -> Result<Executed, ExecuteError> {
     let mut clock = step::Clock::default();
     let together = |one: &Stage, next: &Stage| moves_bytes(one.kind) && moves_bytes(next.kind);
     for stages in plan.stages.chunk_by(together) {
+        journal.begin(stages, events).await;
         for stage in stages {
             clock.enter(stage.kind);
             events.tell(Event::StageStarted { stage: stage.kind }).await;
         }
         let all = stages.iter().map(|stage| act(stage, hosts, &clock, events, cancel));
         // One that fails ends the others: their scripts end with their input and leave nodes as they were.
-        let done = try_join_all(all).await?;
-        clock.leave(&done.concat());
+        let done = try_join_all(all).await;
+        journal.end_stages(stages, if done.is_ok() { State::Done } else { State::Failed });
+        clock.leave(&done?.concat());
     }
     Ok(clock.executed())
 }

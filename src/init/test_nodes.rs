@@ -154,6 +154,8 @@ pub fn bare(name: &str) -> NodeFacts {
         unreadable_releases: Vec::new(),
         highest_release: None,
         kept: crate::delivery::kept::KeptFacts::default(),
+        journal: Vec::new(),
+        holder: None,
     }
 }
 

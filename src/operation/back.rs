@@ -112,7 +112,12 @@ impl Operation<'_> {
         let mut held = lock.lost().is_none();
         loop {
             let errors = match look(self.profile, &hosts).await {
-                Ok(facts) if held => return Ok((hosts, facts, own)),
+                Ok(facts) if held => {
+                    if let Some(head) = hosts.get(&self.profile.head().name) {
+                        self.journal.reach_by(head.clone());
+                    }
+                    return Ok((hosts, facts, own));
+                }
                 Ok(_) => Vec::new(),
                 Err(errors) => errors,
             };
@@ -198,6 +203,7 @@ impl Operation<'_> {
             // It never ended: nothing was done to it, and nothing is claimed of it beyond an answer.
             return self.untouched(false, now).await;
         }
+        self.journal.plan(&planned.plan, true);
         // A second interrupt ends the program; the first one led here and must not end the restore.
         let (_never, cancel) = Cancel::new();
         match self.run(&planned.plan, &cancel).await {

@@ -18,7 +18,8 @@ impl Operation<'_> {
                 Err(Refused(findings)) => RunOutcome::Refused { findings },
                 Ok((plan, image)) => {
                     let nodes = plan.nodes.clone();
-                    match self.run(&plan, &self.cancel.or_lost(&lock)).await {
+                    self.tell_found("push", &plan, &facts).await;
+                    let outcome = match self.run(&plan, &self.cancel.or_lost(&lock)).await {
                         Ok(done) => RunOutcome::Pushed { image, nodes, bytes: done.moved },
                         Err(error) => {
                             self.tell_failure(&error, None).await;
@@ -28,7 +29,8 @@ impl Operation<'_> {
                                 _ => RunOutcome::NotPushed { state },
                             }
                         }
-                    }
+                    };
+                    self.ended(outcome).await
                 }
             },
         };

@@ -23,7 +23,10 @@ impl Operation<'_> {
             Err(outcome) => outcome,
             Ok((lock, facts)) => match planner::sync(self.profile, &facts, wishes) {
                 Err(Refused(findings)) => RunOutcome::Refused { findings },
-                Ok(sync) => self.carry_weights(sync, wishes, &lock).await,
+                Ok(sync) => {
+                    self.tell_found("sync", &sync.planned.plan, &facts).await;
+                    self.ended(self.carry_weights(sync, wishes, &lock).await).await
+                }
             },
         };
         self.finish(outcome).await
@@ -65,6 +68,7 @@ impl Operation<'_> {
             LockError::Held { holder, .. } => RunOutcome::Locked { holder },
             LockError::Host(error) => unreachable(&[error]),
         })?;
+        self.open_journal("sync");
         let request = gather::Request::of(self.profile, Depth::Plan);
         let nodes = self.profile.cluster.nodes.iter();
         let all = nodes.map(|node| gather::gather(self.hosts[&node.name].as_ref(), &request));

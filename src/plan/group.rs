@@ -166,7 +166,8 @@ pub(super) fn record(release: &Release, facts: &[NodeFacts], started: bool) -> S
     };
     let done = Release { outcome: Outcome::Deployed, ..release.clone() };
     let written = |rank: &Rank| {
-        let says_so = |r: &Release| r.number == done.number && r.outcome == done.outcome;
+        // A record of a newer sparkctl is not written over, whatever it says.
+        let says_so = |r: &Release| r.number == done.number && (r.outcome == done.outcome || r.is_newer());
         of(rank).is_some_and(|facts| facts.releases.iter().any(says_so))
     };
     let restart = release.ranks.iter().filter(|rank| !comes_back(rank)).map(|rank| Step {

@@ -89,6 +89,7 @@ pub fn deploy(
         outcome: Outcome::Begun,
         skipped: operator.skip.clone(),
         figures: Figures::default(),
+        unknown: Vec::new(),
     };
     let new = New { delivery, token: &operator.token };
     bring_up(release, Some(&new), facts, weights, findings)
@@ -123,13 +124,22 @@ pub fn restore(target: &Release, facts: &[NodeFacts], other: OtherWeights) -> Re
             "deploy anew: the release cannot come back without its image",
         ));
     }
+    let found = match other {
+        OtherWeights::Refuse => Finding::error,
+        OtherWeights::Tell => Finding::warning,
+    };
+    if target.is_known_in_part() {
+        let fields = target.unknown.join(", ");
+        findings.push(found(
+            "release-known-in-part",
+            None,
+            format!("how release {} starts is known here in part only: {fields}", target.number),
+            "use the sparkctl that deployed it, or a newer one",
+        ));
+    }
     if let Some(weights) = weights
         && !bytes::is_of(target, &weights.files)
     {
-        let found = match other {
-            OtherWeights::Refuse => Finding::error,
-            OtherWeights::Tell => Finding::warning,
-        };
         findings.push(found(
             "weights-changed",
             Some(&facts[0].node),

@@ -3,6 +3,8 @@
 //! A record holds all that is needed to start the same group again: each rank's specification with
 //! the image by content. What runs is read from the nodes, never from here.
 
+pub mod format;
+pub mod journal;
 pub mod lock;
 pub mod store;
 
@@ -83,6 +85,35 @@ pub struct Release {
     /// What was measured.
     #[serde(default)]
     pub figures: Figures,
+    /// Fields of the record that this sparkctl does not know, by their path.
+    #[serde(skip)]
+    pub unknown: Vec<String>,
+}
+
+impl Release {
+    /// Whether the record was written by a newer sparkctl: writing it over would lose what is not known here.
+    pub fn is_newer(&self) -> bool {
+        self.format > FORMAT || !self.unknown.is_empty()
+    }
+
+    /// Whether how its ranks start is known in part only.
+    pub fn is_known_in_part(&self) -> bool {
+        self.unknown.iter().any(|field| field.starts_with("ranks"))
+    }
+
+    /// What is told of a record that a newer sparkctl wrote.
+    pub fn newer_words(&self) -> Option<String> {
+        let fields = match &self.unknown[..] {
+            [] => String::new(),
+            fields => format!("; not known here: {}", fields.join(", ")),
+        };
+        self.is_newer().then(|| {
+            format!(
+                "the record of release {} is of a newer sparkctl (format {}; this one knows up to {FORMAT}){fields}",
+                self.number, self.format
+            )
+        })
+    }
 }
 
 /// A release without ranks would be one that runs already, whatever runs.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Release, ReleaseNumber};
+use super::{Release, ReleaseNumber, format};
 use crate::bench::result::Report;
 use crate::host::{Host, HostError, Output, Script};
 use crate::profile::DeploymentName;
@@ -16,8 +16,12 @@ pub fn folder(number: ReleaseNumber) -> String {
     format!("{:04}", number.0)
 }
 
-/// Writes the record, whole or not at all; false where the same lies there already.
+/// Writes the record, whole or not at all; false where the same lies there already, or one of a newer sparkctl, which
+/// stays as it is.
 pub async fn write(host: &dyn Host, release: &Release) -> Result<bool, HostError> {
+    if release.is_newer() {
+        return Ok(false);
+    }
     let json = serde_json::to_vec_pretty(release).expect("a release is always JSON");
     let script = Script::new(
         "write-release",
@@ -53,10 +57,10 @@ pub async fn read_bench(
     if text.is_empty() {
         return Ok(None);
     }
-    serde_json::from_str(&text).map(Some).map_err(|error| HostError::Failed {
+    format::read(text.as_bytes()).map(|(report, _)| Some(report)).map_err(|why| HostError::Failed {
         node: host.node().clone(),
         what: "read the benchmark".to_owned(),
-        why: error.to_string(),
+        why,
     })
 }
 

@@ -18,6 +18,7 @@ use sparkctl::operation::{self, Operation, Target};
 use sparkctl::plan::planner::{self, Operator, Planned, Refused, SyncWishes};
 use sparkctl::plan::{Action, Plan, StageKind};
 use sparkctl::profile::{Node, Profile};
+use sparkctl::release::journal::Journal;
 use sparkctl::release::lock::Claim;
 use sparkctl::release::{Outcome, ReleaseNumber};
 
@@ -162,6 +163,7 @@ impl Desk {
             cancel,
             reconnect: &hosts,
             claim,
+            journal: &Journal::default(),
         };
         let done = async {
             match command {

@@ -336,6 +336,8 @@ fn carry_out(plan: &Plan) {
         let hosts = Hosts::from([(node, Arc::new(host) as Arc<dyn Host>)]);
         let (events, _listener) = Events::channel();
         let (_switch, cancel) = Cancel::new();
-        execute(plan, &hosts, &events, &cancel).await.expect("the plan is carried out");
+        execute(plan, &hosts, &events, &cancel, &sparkctl::release::journal::Journal::default())
+            .await
+            .expect("the plan is carried out");
     });
 }

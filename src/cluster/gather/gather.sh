@@ -297,6 +297,26 @@ releases() {
   done
 }
 
+operations() {
+  # Who holds the node's lock, as `lock.sh` says it: the beginning of its token, and words. A beat that is old is a dead
+  # holder's, whoever has its process's number now.
+  section holder
+  for lock in /run/lock/sparkctl /tmp/sparkctl; do
+    for file in "$lock"/holder.*; do
+      { read -r pid && read -r token && read -r holder; } 2>/dev/null < "$file" || continue
+      [ -d "/proc/$pid" ] || continue
+      beat=$lock/beat.${file##*.}
+      age=$(($(date +%s) - $(stat -c %Y "$beat" 2>/dev/null || echo 0)))
+      [ "$age" -le 20 ] || continue
+      step=$(cat "$beat" 2>/dev/null)
+      printf '%.12s %s\n' "$token" "$holder${step:+, at $step}"
+    done
+  done
+  section journal
+  [ -n "$deployment" ] || return 0
+  tail -n 80 "$HOME/.local/state/sparkctl/$deployment/journal" 2>/dev/null
+}
+
 kept() {
   section kept
   [ -n "$deployment" ] || return 0
@@ -326,7 +346,7 @@ ask_peers </dev/null | {
           { planning && ask_model; } </dev/null | {
             look_for_models "$@" </dev/null | {
               { checking && more_of_the_machine; } </dev/null | {
-                { machine; network; releases; kept; } </dev/null
+                { machine; network; releases; operations; kept; } </dev/null
                 cat
               }
               cat

@@ -1,10 +1,11 @@
-//! Records of releases.
+//! Records of releases, and what their operations are at.
 
 use serde::Deserialize;
 
 use super::Sections;
 use crate::profile::DeploymentName;
-use crate::release::{FORMAT, Release, ReleaseNumber};
+use crate::release::journal::{Entry, Holder};
+use crate::release::{FORMAT, Release, ReleaseNumber, format};
 
 /// What lies in a deployment's folder.
 #[derive(Default)]
@@ -42,6 +43,17 @@ pub(super) fn releases(sections: &Sections, deployment: Option<&DeploymentName>)
     seen
 }
 
+/// The journal's lines. One that was cut, or is not understood, is passed over.
+pub(super) fn journal(text: &str) -> Vec<Entry> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Who holds the lock: the beginning of the token, and words.
+pub(super) fn holder(text: &str) -> Option<Holder> {
+    let (family, words) = text.lines().next()?.split_once(' ')?;
+    Some(Holder { family: family.to_owned(), words: words.to_owned() })
+}
+
 fn release(json: &[u8]) -> Result<Release, String> {
     #[derive(Deserialize)]
     struct Format {
@@ -53,12 +65,13 @@ fn release(json: &[u8]) -> Result<Release, String> {
     if !json.trim_ascii_start().starts_with(b"{") {
         return Err(String::from_utf8_lossy(json).trim().to_owned());
     }
-    // The format first: a newer record may have fields that are unknown here.
-    let Format { format } = serde_json::from_slice(json).map_err(|error| error.to_string())?;
-    if format > FORMAT {
-        return Err(format!(
-            "it was written by a newer sparkctl (format {format}; this one reads up to {FORMAT})"
-        ));
-    }
-    serde_json::from_slice(json).map_err(|error| error.to_string())
+    // The format first: what a newer record lacks is no damage.
+    let Format { format: of } = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    let (release, unknown) = format::read::<Release>(json).map_err(|why| {
+        if of <= FORMAT {
+            return why;
+        }
+        format!("it was written by a newer sparkctl (format {of}; this one reads up to {FORMAT}): {why}")
+    })?;
+    Ok(Release { unknown, ..release })
 }

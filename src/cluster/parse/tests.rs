@@ -383,7 +383,7 @@ fn records_of_releases() {
         seen.unreadable_releases,
         [
             "releases/0007: cat: /home/spark/.local/state/sparkctl/demo/releases/0007/release.json: No such file or directory",
-            "releases/0008: it was written by a newer sparkctl (format 2; this one reads up to 1)",
+            "releases/0008: it was written by a newer sparkctl (format 2; this one reads up to 1): missing field `deployment`",
         ]
     );
 }

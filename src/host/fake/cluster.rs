@@ -327,6 +327,12 @@ impl State {
         self.machines.iter().find(|(_, machine)| has(machine))
     }
 
+    /// Who holds a node's lock, as the look at a node prints it.
+    pub(super) fn holder(&self, node: &NodeName) -> Option<String> {
+        let lock = self.locks.get(node).filter(|lock| alive(&lock.line))?;
+        Some(format!("{:.12} {}\n", lock.token, lock.holder))
+    }
+
     pub(super) fn port(&mut self) -> u16 {
         self.next_port += 1;
         self.next_port

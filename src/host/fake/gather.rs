@@ -49,6 +49,7 @@ pub(super) fn print(state: &mut State, node: &NodeName, arguments: &[String]) ->
     let (deployment, model, scan) = (argument(1), argument(2), argument(4) == "scan");
     let peers: Vec<Ipv4Addr> = argument(3).split(' ').filter_map(|address| address.parse().ok()).collect();
     let ports = state.ports(node);
+    let holder = state.holder(node);
     let machine = &*state.machine(node);
     let mut page = Page(Vec::new());
     let clock = || {
@@ -81,6 +82,8 @@ pub(super) fn print(state: &mut State, node: &NodeName, arguments: &[String]) ->
     for ((_, folder), there) in machine.releases.iter().filter(|((of, _), _)| of == deployment) {
         page.section(&format!("release {folder}"), release_text(there));
     }
+    page.section("holder", holder.unwrap_or_default());
+    page.section("journal", machine.journals.get(deployment).cloned().unwrap_or_default());
     page.section("kept", kept::section(machine, deployment));
     page.section("clock-end", clock());
     page.section("end", "");

@@ -54,6 +54,8 @@ pub struct Machine {
     pub containers: BTreeMap<String, FakeContainer>,
     /// Release folders by deployment and folder name.
     pub releases: BTreeMap<(String, String), ReleaseFolder>,
+    /// Journals by deployment.
+    pub journals: BTreeMap<String, String>,
     /// Placed files and secrets, by their path below `~/.local/state/sparkctl/`.
     pub kept: BTreeMap<String, Vec<u8>>,
     /// Names of Docker's volumes.

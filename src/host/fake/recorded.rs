@@ -61,6 +61,7 @@ impl Machine {
             images: facts.images,
             containers: containers.collect(),
             releases: facts.releases.iter().map(record).collect(),
+            journals: BTreeMap::new(),
             // What lies there is known by name only.
             kept: BTreeMap::new(),
             volumes: BTreeSet::new(),

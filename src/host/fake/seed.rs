@@ -107,6 +107,7 @@ fn spark(number: u8) -> Machine {
         images: Vec::new(),
         containers: BTreeMap::new(),
         releases: BTreeMap::new(),
+        journals: BTreeMap::new(),
         kept: BTreeMap::new(),
         volumes: BTreeSet::new(),
     }
