@@ -69,6 +69,8 @@ pub enum Event {
     Failed { failure: Box<Failure> },
     /// The release before is being brought back.
     Restoring { release: ReleaseNumber },
+    /// Somebody wishes for an end; what happens now.
+    Interrupting { will: String },
     /// The end, once.
     Finished { deployment: DeploymentName, outcome: RunOutcome },
 }
@@ -198,29 +200,139 @@ pub enum RunOutcome {
 #[derive(Debug, Clone)]
 pub struct Events {
     sender: mpsc::Sender<Event>,
+    at: Arc<Mutex<At>>,
+}
+
+/// What a run is at, as it told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct At {
     /// The stage that began last.
-    stage: Arc<Mutex<Option<StageKind>>>,
+    pub stage: Option<StageKind>,
+    /// The nodes of the plan; none before there is one.
+    pub nodes: Vec<NodeName>,
+    /// The release that is to serve.
+    pub release: Option<ReleaseNumber>,
+    /// The release that ran when the plan was made.
+    pub running: Option<ReleaseNumber>,
+    /// Whether the plan ends what ran.
+    pub interrupts: bool,
+    /// Whether it brings an earlier release back.
+    pub restoring: bool,
+}
+
+impl At {
+    /// What happens after the first wish to end.
+    pub fn will(&self) -> String {
+        let will = match self.stage {
+            _ if self.restoring => {
+                "the restore that is under way goes on, as nothing serves before it is done"
+            }
+            None => "nothing was changed yet; it ends now",
+            Some(stage) if stage < StageKind::Stop => {
+                "it ends as soon as what is under way may be left; what runs stays as it is"
+            }
+            Some(StageKind::Bench) => "the benchmark ends; what serves goes on",
+            Some(_) if self.release.is_none() => "what is under way is ended first",
+            Some(_) if self.running.is_some() => {
+                "the release before comes back, which takes as long as its start"
+            }
+            Some(_) => "what was started is ended; its logs are kept",
+        };
+        format!("{will}. A second interrupt leaves at once, and the nodes as they are")
+    }
+
+    /// What is left where, when the program ends at once.
+    pub fn left(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(NodeName::as_str).collect();
+        let on = if nodes.is_empty() { String::new() } else { format!(" on {}", nodes.join(", ")) };
+        let release =
+            self.release.map_or_else(|| "the group".to_owned(), |number| format!("release {number}"));
+        let before = self.running.map(|number| format!("release {number}"));
+        let Some(stage) = self.stage.filter(|_| !self.nodes.is_empty()) else {
+            return "no node was changed".to_owned();
+        };
+        match stage {
+            _ if self.restoring => {
+                format!("{release} was being brought back{on}, at `{stage}`: it may run in part, not proven")
+            }
+            StageKind::Fetch
+            | StageKind::Build
+            | StageKind::Weights
+            | StageKind::Image
+            | StageKind::Files => {
+                format!("what came so far of `{stage}` is kept{on}; what runs was not touched")
+            }
+            StageKind::Begin => format!("the record of {release} is begun{on}; what runs was not touched"),
+            StageKind::Stop => {
+                let before = before.unwrap_or(release);
+                format!("{before} may be ended on some nodes and still run on others{on}")
+            }
+            StageKind::Memory => format!("nothing of this deployment runs{on}"),
+            StageKind::Start => format!("{release} may be started on some nodes only{on}"),
+            StageKind::Ready | StageKind::Verify | StageKind::Gate | StageKind::Hook | StageKind::Record => {
+                format!("{release} runs{on}, not proven, and does not come back after a reboot")
+            }
+            StageKind::Bench => format!("{release} serves{on}, verified and recorded"),
+        }
+    }
+}
+
+/// Events of a run that may end meanwhile: it is not kept from its end by this.
+#[derive(Debug, Clone)]
+pub struct WeakEvents {
+    sender: mpsc::WeakSender<Event>,
+    at: Arc<Mutex<At>>,
+}
+
+impl WeakEvents {
+    /// What the run is at.
+    pub fn at(&self) -> At {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells of something, unless the run has ended, or the report is behind.
+    pub fn try_tell(&self, event: Event) {
+        if let Some(sender) = self.sender.upgrade() {
+            let _ = sender.try_send(event);
+        }
+    }
 }
 
 impl Events {
     /// A channel: the sender for the run, the receiver for the report.
     pub fn channel() -> (Self, mpsc::Receiver<Event>) {
         let (sender, receiver) = mpsc::channel(256);
-        (Self { sender, stage: Arc::default() }, receiver)
+        (Self { sender, at: Arc::default() }, receiver)
     }
 
     /// Tells of something that must arrive; waits while the report is behind.
     pub async fn tell(&self, event: Event) {
-        if let Event::StageStarted { stage } = event {
-            *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage);
-        }
+        self.note(&event);
         // Nobody listens any more only while the program is ending.
         let _ = self.sender.send(event).await;
     }
 
+    fn note(&self, event: &Event) {
+        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::StageStarted { stage } => at.stage = Some(*stage),
+            Event::Planned { plan } => {
+                let (nodes, release, running) = (plan.nodes.clone(), plan.release, plan.running);
+                *at = At { nodes, release, running, interrupts: plan.interrupts(), ..at.clone() };
+            }
+            Event::Restoring { .. } => at.restoring = true,
+            _ => {}
+        }
+    }
+
     /// The stage that began last, if one did.
     pub fn stage(&self) -> Option<StageKind> {
-        *self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.at.lock().unwrap_or_else(PoisonError::into_inner).stage
+    }
+
+    /// The same events, for who looks on.
+    pub fn downgrade(&self) -> WeakEvents {
+        WeakEvents { sender: self.sender.downgrade(), at: self.at.clone() }
     }
 
     /// Tells of progress, unless the report is behind.
@@ -231,4 +343,55 @@ impl Events {
 
 fn seconds<S: serde::Serializer>(value: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((value.as_secs_f64() * 1000.0).round() / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(stage: Option<StageKind>, restoring: bool) -> At {
+        At {
+            stage,
+            nodes: ["spark1", "spark2"].map(|node| node.parse().unwrap()).into(),
+            release: Some(ReleaseNumber(2)),
+            running: Some(ReleaseNumber(1)),
+            interrupts: true,
+            restoring,
+        }
+    }
+
+    #[test]
+    fn what_a_second_interrupt_leaves() {
+        let check = |at: &At, left: &str, will: &str| {
+            assert!(at.left().contains(left), "{}", at.left());
+            assert!(at.will().contains(will), "{}", at.will());
+        };
+        check(&At::default(), "no node was changed", "nothing was changed yet");
+        let weights = at(Some(StageKind::Weights), false);
+        check(&weights, "`weights` is kept on spark1, spark2; what runs was not touched", "stays as it is");
+        let stop = at(Some(StageKind::Stop), false);
+        check(&stop, "release 1 may be ended on some nodes", "the release before comes back");
+        let start = at(Some(StageKind::Start), false);
+        check(&start, "release 2 may be started on some nodes only", "the release before comes back");
+        let ready = at(Some(StageKind::Ready), false);
+        check(&ready, "release 2 runs on spark1, spark2, not proven", "the release before comes back");
+        let bench = at(Some(StageKind::Bench), false);
+        check(&bench, "release 2 serves", "the benchmark ends");
+        let back = at(Some(StageKind::Start), true);
+        check(&back, "was being brought back", "the restore that is under way goes on");
+        let first = At { running: None, interrupts: false, ..at(Some(StageKind::Start), false) };
+        check(&first, "release 2 may be started", "what was started is ended");
+    }
+
+    #[tokio::test]
+    async fn a_run_tells_what_it_is_at() {
+        let (events, mut told) = Events::channel();
+        let weak = events.downgrade();
+        events.tell(Event::StageStarted { stage: StageKind::Files }).await;
+        assert_eq!(weak.at().stage, Some(StageKind::Files));
+        drop(events);
+        weak.try_tell(Event::Waiting { holder: String::new() });
+        assert!(matches!(told.recv().await, Some(Event::StageStarted { .. })));
+        assert!(told.recv().await.is_none(), "who looks on keeps no run from its end");
+    }
 }

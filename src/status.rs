@@ -27,6 +27,7 @@ use crate::host::{Host, HostError, Script};
 use crate::operation;
 use crate::plan::{Endpoint, planner};
 use crate::profile::{Launch, Node, NodeName, Profile};
+use crate::release::journal::unfinished;
 use crate::release::{Outcome, ReleaseNumber};
 
 pub use load::Load;
@@ -69,8 +70,10 @@ pub struct Status {
     pub probe: Option<Result<f64, String>>,
     /// What is wrong, and what to do, in words.
     pub problems: Vec<Problem>,
-    /// What serves all the same, and may not be as it should.
+    /// What serves all the same, and may not be as it should; and an operation that was cut off.
     pub warnings: Vec<Problem>,
+    /// The operation that is at work on the head just now: who, with what, since when, at which step.
+    pub operation: Option<String>,
 }
 
 /// Something that is not as it should be.
@@ -164,8 +167,19 @@ pub async fn ask(profile: &Profile, hosts: &Hosts, unreachable: &[(NodeName, Str
         message: finding.node.map_or(String::new(), |node| format!("{node}: ")) + &finding.message,
         hint: finding.hint,
     };
-    let warnings = differences.into_iter().map(told).collect();
-    Status { warnings, ..judge(served, &seen, running, probe, load, group) }
+    let head = facts.iter().find(|facts| facts.node == profile.head().name);
+    let cut = head.and_then(|head| cut_off(profile, head));
+    let warnings = cut.into_iter().chain(differences.into_iter().map(told)).collect();
+    let operation = head.and_then(|head| head.holder.as_ref()).map(|holder| holder.words.clone());
+    Status { warnings, operation, ..judge(served, &seen, running, probe, load, group) }
+}
+
+/// An operation whose end is not in the head's journal, though nobody is at it any more.
+fn cut_off(profile: &Profile, head: &NodeFacts) -> Option<Problem> {
+    let at_work = head.holder.as_ref().map(|holder| holder.family.as_str());
+    let found = unfinished(&head.journal, at_work)?;
+    let message = found.words(head.clock.map(|clock| clock.ended));
+    Some(Problem { message, hint: Some(found.hint(&profile.name)) })
 }
 
 fn reason(error: &HostError) -> String {
@@ -341,6 +355,7 @@ fn judge(
         probe,
         problems,
         warnings: Vec::new(),
+        operation: None,
     }
 }
 

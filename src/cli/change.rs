@@ -12,7 +12,7 @@ use super::{Global, Output, check, known, session};
 use crate::config::{Loaded, Places};
 use crate::delivery::Delivery;
 use crate::error::{CommandError, Exit, in_full};
-use crate::event::{Event, Events, RunOutcome};
+use crate::event::{Event, Events, RunOutcome, WeakEvents};
 use crate::execute::{Cancel, Hosts};
 use crate::hooks;
 use crate::host::HostError;
@@ -20,6 +20,7 @@ use crate::operation::{Operation, Reconnect, Target};
 use crate::plan::planner::{Operator, SyncWishes};
 use crate::profile::{NodeName, Profile};
 use crate::release::ReleaseNumber;
+use crate::release::journal::Journal;
 use crate::release::lock::Claim;
 use crate::report::{Sink, audit::Audit, json::Json, report, terminal::Terminal};
 
@@ -181,7 +182,14 @@ async fn run(
         further.push(Box::new(known::Remember::new(profile)?));
     }
     told(profile, places, command, further, global, async |events, cancel| {
-        let (hosts, errors) = session::connect(profile, global).await;
+        let connected = tokio::select! {
+            biased;
+            () = cancel.wish() => None,
+            connected = session::connect(profile, global) => Some(connected),
+        };
+        let Some((hosts, errors)) = connected else {
+            return interrupted(profile, events).await;
+        };
         if errors.is_empty() {
             operate(profile, global, &hosts, what, claim, events, cancel).await
         } else {
@@ -189,6 +197,13 @@ async fn run(
         }
     })
     .await
+}
+
+/// The outcome, and last event, of a run that somebody ended while it connected.
+async fn interrupted(profile: &Profile, events: &Events) -> RunOutcome {
+    let outcome = RunOutcome::Interrupted { state: "nothing was changed".to_owned() };
+    events.tell(Event::Finished { deployment: profile.name.clone(), outcome: outcome.clone() }).await;
+    outcome
 }
 
 /// The outcome, and last event, of a run that could not begin, as nodes could not be connected to.
@@ -239,7 +254,7 @@ pub(super) async fn told(
     let reporting = tokio::spawn(report(receiver, sinks));
 
     let (switch, cancel) = Cancel::new();
-    let signals = listen(switch)?;
+    let signals = listen(switch, events.downgrade())?;
     let outcome = work(&events, &cancel).await;
     drop(events);
     // The report ends with its last sender; an outcome that nobody read would be a lie by omission.
@@ -263,7 +278,9 @@ async fn operate(
     let skip = if let What::Deploy(_, skip) = &what { skip.clone() } else { Vec::new() };
     let operator = Operator { token: claim.token.clone(), ..operator(skip) };
     let reconnect = &Again { profile, global };
-    let operation = Operation { profile, hosts, operator: &operator, events, cancel, reconnect, claim };
+    let journal = &Journal::default();
+    let operation =
+        Operation { profile, hosts, operator: &operator, events, cancel, reconnect, claim, journal };
     match what {
         What::Deploy(delivery, _) => operation.deploy(&delivery).await,
         What::Push(delivery) => operation.push(&delivery).await,
@@ -299,7 +316,7 @@ impl Signals {
 }
 
 /// The first SIGINT, SIGTERM or SIGHUP wishes for an end; the second ends the program at once.
-fn listen(switch: tokio::sync::watch::Sender<bool>) -> Result<Signals, CommandError> {
+fn listen(switch: tokio::sync::watch::Sender<bool>, events: WeakEvents) -> Result<Signals, CommandError> {
     let bug = |error: std::io::Error| {
         CommandError::new(Exit::Bug, format!("error: cannot listen for signals: {error}"))
     };
@@ -320,12 +337,14 @@ fn listen(switch: tokio::sync::watch::Sender<bool>) -> Result<Signals, CommandEr
             if first {
                 first = false;
                 first_was.store(exit == Exit::Terminated, std::sync::atomic::Ordering::Relaxed);
+                events.try_tell(Event::Interrupting { will: events.at().will() });
                 let _ = switch.send(true);
             } else {
                 use std::io::Write;
                 let _ = writeln!(
                     std::io::stderr(),
-                    "interrupted twice: the nodes are left as they are; `sparkctl status` tells, and the next deploy repairs"
+                    "interrupted twice: {}; `sparkctl status` tells what runs, and the next deploy repairs",
+                    events.at().left()
                 );
                 #[expect(clippy::exit, reason = "the second signal asks for an end at once")]
                 std::process::exit(exit as i32);

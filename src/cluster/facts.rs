@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::container::ImageContent;
 use crate::delivery::kept::KeptFacts;
 use crate::profile::{DeploymentName, NodeName};
-use crate::release::{Release, ReleaseNumber};
 use crate::release::journal::{Entry, Holder};
+use crate::release::{Release, ReleaseNumber};
 
 pub use docker::{
     Container, ContainerState, ContainerToolkit, DOCKER_SOCKET, Docker, DockerFacts, Image, ImageStore,

@@ -28,7 +28,8 @@ impl Operation<'_> {
         let found = unfinished(&head.journal, Some(&family(self.claim)))?;
         let words = found.words(head.clock.map(|clock| clock.ended));
         let becomes = becomes(&found, command, plan);
-        let hint = if matches!(command, "push" | "sync") { found.hint(&plan.deployment) } else { String::new() };
+        let hint =
+            if matches!(command, "push" | "sync") { found.hint(&plan.deployment) } else { String::new() };
         let message = format!("{words}; {becomes}");
         let finding = Finding::warning("operation-cut-off", Some(&head.node), message, &hint);
         self.events.tell(Event::Warning { finding }).await;

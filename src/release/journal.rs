@@ -167,9 +167,8 @@ impl Unfinished {
             (None, Some(last)) => format!(", begun at {}", last.strftime("%Y-%m-%d %H:%M:%S UTC")),
             (_, None) => String::new(),
         };
-        let back = self.back.map_or_else(String::new, |number| {
-            format!(" while it brought release {number} back,")
-        });
+        let back =
+            self.back.map_or_else(String::new, |number| format!(" while it brought release {number} back,"));
         let at: Vec<_> = self.at.iter().map(|(stage, steps)| doing(stage, steps)).collect();
         let at = match (&at[..], &self.done) {
             ([], Some(done)) => format!("after `{done}` was done"),
@@ -373,9 +372,7 @@ async fn append(host: &dyn Host, deployment: &DeploymentName, lines: &[Entry]) -
     let what = "write the journal";
     match tokio::time::timeout(LIMIT, host.run(script.input(text).timeout(LIMIT))).await {
         Ok(output) => succeeded(host, what, &output?).map(drop),
-        Err(_) => {
-            Err(HostError::Timeout { node: host.node().clone(), what: what.to_owned(), limit: LIMIT })
-        }
+        Err(_) => Err(HostError::Timeout { node: host.node().clone(), what: what.to_owned(), limit: LIMIT }),
     }
 }
 
@@ -418,7 +415,9 @@ mod tests {
         check("a deploy begun\na deploy start begun\na deploy start done\na deploy done", None);
         check(
             "a deploy begun\na deploy stop done\na deploy start begun",
-            Some("a deploy of release 4 by anna@laptop was cut off while it started the ranks, begun 12 min 0 s ago"),
+            Some(
+                "a deploy of release 4 by anna@laptop was cut off while it started the ranks, begun 12 min 0 s ago",
+            ),
         );
         check(
             "a deploy begun\na deploy stop done",
@@ -434,7 +433,9 @@ mod tests {
         // The beginning is not among the last lines.
         check(
             "a deploy dance begun",
-            Some("a deploy of release 4 by anna@laptop was cut off while it was at `dance`, begun 12 min 0 s ago"),
+            Some(
+                "a deploy of release 4 by anna@laptop was cut off while it was at `dance`, begun 12 min 0 s ago",
+            ),
         );
         // Another has taken its place, found nothing left of it, or is this very one.
         check("a deploy begun\nb stop begun\nb stop done", None);

@@ -71,6 +71,9 @@ pub fn status(status: &Status, now: Timestamp, verbose: bool) -> String {
     if verbose && !figures.is_empty() {
         let _ = writeln!(out, "  at its start: {}", figures.join(" · "));
     }
+    if let Some(operation) = &status.operation {
+        let _ = writeln!(out, "  under way: {operation}");
+    }
     for problem in status.problems.iter().skip(1) {
         let _ = writeln!(out, "  {}", problem.message);
     }

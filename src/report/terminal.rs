@@ -260,6 +260,7 @@ impl Sink for Terminal {
                     self.line(line);
                 }
             }
+            Event::Interrupting { will } => self.state("!", &format!("interrupted: {will}")),
             Event::Reached { stage, rung, detail } => {
                 let detail = detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
                 self.state("·", &format!("{stage}: {rung}{detail}"));
