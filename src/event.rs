@@ -233,6 +233,9 @@ impl At {
             }
             Some(StageKind::Bench) => "the benchmark ends; what serves goes on",
             Some(_) if self.release.is_none() => "what is under way is ended first",
+            Some(_) if self.running.is_some() && !self.interrupts => {
+                "what runs is left as it is, and not proven"
+            }
             Some(_) if self.running.is_some() => {
                 "the release before comes back, which takes as long as its start"
             }
