@@ -15,6 +15,7 @@ mod harness;
 mod hosts;
 mod images;
 mod init;
+mod kills;
 mod launches;
 mod real_vllm;
 mod refusals;
