@@ -422,3 +422,36 @@ fn init_of_this_machine() {
     assert_eq!(document["nodes"][0]["host"], "local", "{document:#}");
     assert_eq!(document["profile"]["profile"]["model"]["path"], model, "{document:#}");
 }
+
+/// An interrupt ends a run that still connects, at once.
+#[test]
+fn an_interrupt_while_it_connects() {
+    let state = tempfile::tempdir().expect("a temporary folder");
+    let config = state.path().join("ssh_config");
+    std::fs::write(&config, "Host *\n  ProxyCommand sleep 10\n").expect("it is written");
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/qwen35-122b.yaml");
+    let run = Command::new(env!("CARGO_BIN_EXE_sparkctl"))
+        .args(["deploy", profile])
+        .env("XDG_STATE_HOME", state.path())
+        .env("SPARKCTL_SSH_CONFIG", &config)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("sparkctl starts");
+    // It listens for signals once its record is begun.
+    let began = std::time::Instant::now();
+    let records = state.path().join("sparkctl/qwen35-122b/runs");
+    while !records.exists() && began.elapsed().as_secs() < 20 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let pid = run.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+    let began = std::time::Instant::now();
+    let output = run.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    assert!(said.contains("nothing was changed yet; it ends now"), "{said}");
+    assert!(said.contains("interrupted; nothing was changed"), "{said}");
+}
