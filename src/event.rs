@@ -355,7 +355,7 @@ mod tests {
     fn at(stage: Option<StageKind>, restoring: bool) -> At {
         At {
             stage,
-            nodes: ["spark1", "spark2"].map(|node| node.parse().unwrap()).into(),
+            nodes: ["spark1", "spark2"].map(|node| node.parse::<NodeName>().unwrap()).into(),
             release: Some(ReleaseNumber(2)),
             running: Some(ReleaseNumber(1)),
             interrupts: true,

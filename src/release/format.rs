@@ -52,11 +52,13 @@ fn take_out(document: &mut Value, path: &Path, field: &str) -> Option<String> {
             Segment::Map { key } | Segment::Enum { variant: key } => at.get_mut(key.as_str())?,
             Segment::Unknown => return None,
         };
+        if !place.is_empty() && !matches!(segment, Segment::Seq { .. }) {
+            place.push('.');
+        }
         place.push_str(&segment.to_string());
-        place.push('.');
     }
     at.as_object_mut()?.shift_remove(field)?;
-    Some(place + field)
+    Some(if place.is_empty() { field.to_owned() } else { format!("{place}.{field}") })
 }
 
 #[cfg(test)]

@@ -281,7 +281,7 @@ impl Journal {
     pub async fn begin(&self, stages: &[Stage], events: &Events) {
         let stages = stages.iter().map(|stage| {
             let steps = stage.steps.iter().map(|step| act(&step.node, &step.action));
-            (stage.kind.to_string(), steps.collect())
+            (stage.kind.to_string(), steps.collect::<Vec<_>>())
         });
         self.begin_with(stages.collect(), events).await;
     }

@@ -303,7 +303,8 @@ operations() {
   section holder
   for lock in /run/lock/sparkctl /tmp/sparkctl; do
     for file in "$lock"/holder.*; do
-      { read -r pid && read -r token && read -r holder; } 2>/dev/null < "$file" || continue
+      [ -r "$file" ] || continue
+      { read -r pid && read -r token && read -r holder; } < "$file" || continue
       [ -d "/proc/$pid" ] || continue
       beat=$lock/beat.${file##*.}
       age=$(($(date +%s) - $(stat -c %Y "$beat" 2>/dev/null || echo 0)))
