@@ -449,4 +449,34 @@ mod tests {
         // A word of a newer sparkctl.
         check("a deploy begun\na deploy paused\na deploy done", None);
     }
+
+    /// The script in earnest: the node's own time, and a line that a full disk cut.
+    #[test]
+    fn lines_are_added_on_a_node() {
+        use std::io::Write;
+        use std::process::{Command, Stdio};
+        let home = tempfile::tempdir().unwrap();
+        let journal = home.path().join(".local/state/sparkctl/demo/journal");
+        let add = |line: &Entry| {
+            let mut sh = Command::new("sh");
+            sh.args(["-c", include_str!("write-journal.sh"), "sh", "demo"]).env("HOME", home.path());
+            let mut child = sh.stdin(Stdio::piped()).spawn().unwrap();
+            let json = serde_json::to_string(line).unwrap() + "\n";
+            child.stdin.take().unwrap().write_all(json.as_bytes()).unwrap();
+            assert!(child.wait().unwrap().success());
+        };
+        let mut line = lines("a deploy start begun").remove(0);
+        (line.time, line.steps) = (None, vec!["say \"time\":null".to_owned()]);
+        add(&line);
+        std::fs::OpenOptions::new().append(true).open(&journal).unwrap().write_all(b"{\"form").unwrap();
+        add(&line);
+        let text = std::fs::read_to_string(&journal).unwrap();
+        let read: Vec<Entry> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        assert_eq!((text.lines().count(), read.len()), (3, 2), "{text}");
+        for mut entry in read {
+            let time = entry.time.take().unwrap();
+            assert!(Timestamp::now().duration_since(time).abs().as_secs() < 60, "{time}");
+            assert_eq!(entry, line);
+        }
+    }
 }
