@@ -71,8 +71,12 @@ impl Bench {
             );
             for line in told.lines() {
                 match line.split_once(' ') {
-                    Some(("start", id)) => drop(running.insert(id.to_owned())),
-                    Some((_, id)) => drop(running.remove(id)),
+                    Some(("start", id)) => {
+                        running.insert(id.to_owned());
+                    }
+                    Some((_, id)) => {
+                        running.remove(id);
+                    }
                     None => line.clone_into(since),
                 }
                 assert!(running.len() < 2, "{node}: two engines on one GPU: {told}");
