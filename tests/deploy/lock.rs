@@ -9,8 +9,8 @@ use sparkctl::profile::Profile;
 use sparkctl::release::ReleaseNumber;
 use sparkctl::release::lock::{self, Claim};
 
-use crate::desk::{self, Command, Desk, changed};
 use crate::FIRST;
+use crate::desk::{self, Command, Desk, changed};
 
 /// Another deployment on the same nodes.
 fn other(profile: &Profile) -> Profile {
